@@ -1,0 +1,47 @@
+# Every target sets up the virtual environment it needs, once, and says what it does.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+
+.PHONY: help demo test check format bench faults clean
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
+
+$(BIN)/python:
+	@echo "==> creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "==> installing Folkmoot with its test tools (once; a few minutes, mostly torch)"
+	@$(PIP) -e '.[all,dev]'
+	@touch $@
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "==> installing Folkmoot (once; a few minutes, mostly torch)"
+	@$(PIP) -e '.[train]'
+	@touch $@
+
+test: $(VENV)/.dev ## set up and run the tests
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(VENV)/.dev ## format, lint, types, import law
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest tests/test_rooms.py tests/test_public_names.py
+
+format: $(VENV)/.dev ## rewrite the code in the house format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev ## measure the core
+	@$(BIN)/python benchmarks/core.py
+
+faults: $(VENV)/.dev ## long fault runs
+	@$(BIN)/folkmoot simulate --seeds 5000
+
+clean: ## remove the virtual environment and everything generated
+	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
