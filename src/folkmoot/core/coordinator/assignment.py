@@ -59,18 +59,18 @@ def cut(spans: Sequence[Span], start: int, stop: int) -> Share:
     return tuple(taken)
 
 
-def weights_from_speeds(speeds: NDArray[np.uint32]) -> bytes:
+def weights_from_speeds(speeds: NDArray[np.uint32], failed: Sequence[int] = ()) -> bytes:
     """Weights around `EVEN` for measured tokens/s, 0 for not measured; empty when all are even.
 
-    Whole numbers relative to the median, so that everyone computes the same split, and bounded, so
-    that a client that lies about its speed gets at most eight times its share.
+    Whole numbers relative to the median, so that everyone computes the same split. Speeds are the
+    clients' own word: a lie gains at most eight times a fair share, and whoever `failed` to
+    deliver its last share gets the least until it delivers.
     """
     known = np.sort(speeds[speeds > 0])
-    if not len(known):
-        return b""
-    median = int(known[len(known) // 2])
+    median = int(known[(len(known) - 1) // 2]) if len(known) else 1
     scaled = (speeds.astype(np.int64) * EVEN + median // 2) // median
     weights = np.where(speeds > 0, np.clip(scaled, SLOWEST, FASTEST), EVEN)
+    weights[list(failed)] = SLOWEST
     return b"" if (weights == EVEN).all() else weights.astype("<u2").tobytes()
 
 

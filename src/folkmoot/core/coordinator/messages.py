@@ -129,7 +129,7 @@ class Reason(StrEnum):
     WrongBloom = "its filters are not of the size this run uses"
     FullBloom = "its filters hold more than the run has clients"
     WrongHash = "its hashes are not 32 bytes"
-    HealthyClient = "it accuses a client that a quorum saw working"
+    HealthyClient = "it accuses a client whom the witnesses' score does not confirm unhealthy"
     NotACheckpointer = "its sender is not a checkpointer of this cooldown"
     WrongModel = "the model it names is not the one a quorum agreed on"
     WrongLocation = "the location it names is not one this run stores to"

@@ -101,21 +101,10 @@ def _judge(state: Coordinator, enough: bool) -> tuple[Coordinator, Effects]:
         tokens=state.progress.tokens + learnt * state.run.model.max_seq_len,
     )
     places = tuple(sorted(place for place, _ in missing))
-    epoch = replace(
-        state.epoch,
-        # With too few witnesses nothing is known about anyone.
-        judged=Judged(work.height, places) if enough else None,
-        vitals=_halve_speeds(state, places) if enough else state.epoch.vitals,
-    )
+    # With too few witnesses nothing is known about anyone.
+    epoch = replace(state.epoch, judged=Judged(work.height, places) if enough else None)
     settled = m.RoundJudged(work.height, learnt, total(owed))
     return replace(state, progress=progress, epoch=epoch), (settled,)
-
-
-def _halve_speeds(state: Coordinator, places: tuple[int, ...]) -> bytes:
-    """Who did not deliver is given less, whatever speed it claims."""
-    vitals = state.vitals().copy()
-    vitals["speed"][list(places)] //= 2
-    return vitals.tobytes()
 
 
 def _silent_witnesses(state: Coordinator, enough: bool) -> list[tuple[int, Left]]:
@@ -200,17 +189,20 @@ def _enter_train(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, 
     weights = b""
     if epoch.last_height is None:
         spans, progress = _take(state)
-        if state.run.config.work_by_speed:
-            speeds = state.vitals()["speed"]
-            if epoch.absent:
-                here = [p for p, client in enumerate(epoch.clients) if not client.left]
-                speeds = speeds[here]
-            weights = weights_from_speeds(speeds)
+        weights = _weights(state) if state.run.config.work_by_speed else b""
     height = state.round.height + 1 if epoch.rounds else 0
     new = Round(height, progress.step, seed, spans, epoch.absent, weights)
     epoch = replace(epoch, rounds=(*epoch.rounds, new)[-STORED_ROUNDS:])
     started = m.RoundStarted(state.epoch_number, height, new.step, total(spans))
     return replace(state, epoch=epoch, progress=progress), (started,)
+
+
+def _weights(state: Coordinator) -> bytes:
+    """The weights of those who are here, in the order of the roster."""
+    here = [p for p, client in enumerate(state.epoch.clients) if not client.left]
+    judged = state.epoch.judged.unattested if state.epoch.judged else ()
+    failed = [index for index, place in enumerate(here) if place in judged] if judged else []
+    return weights_from_speeds(state.vitals()["speed"][here], failed)
 
 
 def _take(state: Coordinator) -> tuple[Share, Progress]:
