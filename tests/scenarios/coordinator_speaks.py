@@ -66,8 +66,8 @@ class Speaker:
     def _say_tick(self) -> m.Tick:
         return m.Tick()
 
-    def _say_join(self, who: str, run: str = "moot", holds: str = "") -> m.Join:
-        return m.Join(identity(who), run, model_hash(holds))
+    def _say_join(self, who: str, run: str = "moot", holds: str = "", address: str = "") -> m.Join:
+        return m.Join(identity(who), run, model_hash(holds), address.encode())
 
     def _say_ready(self, who: str, epoch: str | None = None) -> m.Ready:
         return m.Ready(identity(who), self._epoch(epoch))

@@ -27,6 +27,7 @@ class Join(Message, frozen=True, tag=True):
     sender: bytes
     run_id: str
     model_hash: bytes = b""
+    address: bytes = b""
 
 
 class Ready(Message, frozen=True, tag=True):
@@ -114,6 +115,7 @@ class Reason(StrEnum):
     """Why a message was refused."""
 
     WrongId = "its sender's identity is not 32 bytes"
+    WrongAddress = "its address is too long"
     WrongRun = "it names another run"
     AlreadyMember = "its sender is a member of this epoch"
     RunFull = "the run has all the clients it may have"

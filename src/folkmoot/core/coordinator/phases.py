@@ -133,7 +133,8 @@ def _release(state: Coordinator, trained: bool) -> tuple[Coordinator, Effects]:
             seen, speed = VITAL.unpack_from(state.epoch.vitals, place * VITAL.size)
             loaded = trained or bit(state.epoch.ready, place)
             held = holding if loaded else client.model_hash
-            back.append(Pending(client.id, state.epoch.started + seen, speed, held))
+            seen += state.epoch.started
+            back.append(Pending(client.id, seen, client.address, speed, held))
     pending = registry_of([*state.pending, *back])
     ended = m.EpochEnded(state.epoch_number, trained)
     new = replace(state, epoch_number=state.epoch_number + 1, epoch=Epoch(), pending=pending)
@@ -158,7 +159,7 @@ def _enter_warmup(state: Coordinator, now: int, seed: int) -> tuple[Coordinator,
         state, effects = _rewind(state)
     places = len(chosen)
     epoch = Epoch(
-        clients=tuple(Client(p.id, p.model_hash) for p in chosen),
+        clients=tuple(Client(p.id, p.address, p.model_hash) for p in chosen),
         started=now,
         ready=bytes((places + 7) // 8),
         vitals=b"".join(VITAL.pack(0, p.speed) for p in chosen),

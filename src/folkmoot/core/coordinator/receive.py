@@ -34,6 +34,7 @@ IN_EPOCH = (RunState.Warmup, RunState.RoundTrain, RunState.RoundWitness, RunStat
 IN_ROUND = (RunState.RoundTrain, RunState.RoundWitness)
 HALTED = (RunState.Paused, RunState.Finished)
 HASH_BYTES = 32
+ADDRESS_MAX = 256
 SPEED_MAX = 2**31
 SEEN_MAX = 2**32 - 1
 
@@ -55,13 +56,15 @@ def join(state: Coordinator, message: m.Join, now: int) -> Received:
         return Reason.Finished
     if len(message.model_hash) not in (0, HASH_BYTES):
         return Reason.WrongHash
+    if len(message.address) > ADDRESS_MAX:
+        return Reason.WrongAddress
     if member(state, message.sender) is not None:
         return Reason.AlreadyMember
     known = state.pending.get(message.sender)
     if known is None and len(state.pending) >= state.run.config.max_clients:
         return Reason.RunFull
     speed = known.speed if known else 0
-    entry = Pending(message.sender, now, speed, message.model_hash)
+    entry = Pending(message.sender, now, message.address, speed, message.model_hash)
     joined = () if known else (m.ClientJoined(message.sender),)
     return replace(state, pending=state.pending.put(entry)), joined
 
@@ -186,7 +189,7 @@ def _sign_of_pending(state: Coordinator, message: m.HealthCheck, now: int, speed
     known = state.pending.get(message.sender)
     if known is None or message.unhealthy:
         return Reason.NotAMember
-    entry = Pending(known.id, now, speed or known.speed, known.model_hash)
+    entry = replace(known, seen=now, speed=speed or known.speed)
     return replace(state, pending=state.pending.put(entry)), ()
 
 

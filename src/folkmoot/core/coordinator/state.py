@@ -60,6 +60,7 @@ class Client(msgspec.Struct, frozen=True, array_like=True):
     """A place in an epoch. Clients stand in the order of their ids."""
 
     id: bytes
+    address: bytes = b""  # where its peers reach it; opaque here
     model_hash: bytes = b""  # of the model it held when the epoch began
     left: Left | None = None
 
@@ -69,6 +70,7 @@ class Pending(msgspec.Struct, frozen=True, array_like=True):
 
     id: bytes
     seen: int
+    address: bytes = b""
     speed: int = 0
     model_hash: bytes = b""
 
