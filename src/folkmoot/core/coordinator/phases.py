@@ -15,7 +15,7 @@ from folkmoot.core.coordinator.assignment import (
 )
 from folkmoot.core.coordinator.committee import checkpointers
 from folkmoot.core.coordinator.conditions import agreed, done, ms, nothing_to_store, too_few
-from folkmoot.core.coordinator.health import agreed_model, unattested
+from folkmoot.core.coordinator.health import agreed_model, judge
 from folkmoot.core.coordinator.receive import Effects, remove
 from folkmoot.core.coordinator.state import (
     STORED_ROUNDS,
@@ -62,7 +62,7 @@ def _close_round(state: Coordinator, now: int) -> tuple[Coordinator, Effects]:
     """Judge what the witnesses were asked about, then let go of those who left."""
     current = state.round
     enough = len(current.witnesses) >= state.quorum(current)
-    state, judged = _judge(state, enough)
+    state, judged = _judge(state)
     model_hash = agreed_model(state, current)
     if model_hash is not None:
         epoch = replace(state.epoch, agreed_height=current.height)
@@ -87,22 +87,20 @@ def _must_end(state: Coordinator, now: int) -> bool:
     return time_is_up or too_few(state) or done(state) or state.pause_wanted
 
 
-def _judge(state: Coordinator, enough: bool) -> tuple[Coordinator, Effects]:
+def _judge(state: Coordinator) -> tuple[Coordinator, Effects]:
     """Settle the round that the newest round's witnesses speak of."""
     work = state.round_at(state.round.height - state.run.config.delay)
     if work is None or not work.spans:
         return state, ()
-    missing = unattested(state, state.round, work)
-    owed: Share = tuple(span for _, share in missing for span in share)
+    judgement = judge(state, state.round, work)
+    owed = judgement.owed
     learnt = total(work.spans) - total(owed)
     progress = replace(
         state.progress,
         owed=merge((*state.progress.owed, *owed)),
         tokens=state.progress.tokens + learnt * state.run.model.max_seq_len,
     )
-    places = tuple(sorted(place for place, _ in missing))
-    # With too few witnesses nothing is known about anyone.
-    epoch = replace(state.epoch, judged=Judged(work.height, places) if enough else None)
+    epoch = replace(state.epoch, judged=Judged(work.height, judgement.unhealthy))
     settled = m.RoundJudged(work.height, learnt, total(owed))
     return replace(state, progress=progress, epoch=epoch), (settled,)
 
@@ -201,7 +199,7 @@ def _enter_train(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, 
 def _weights(state: Coordinator) -> bytes:
     """The weights of those who are here, in the order of the roster."""
     here = [p for p, client in enumerate(state.epoch.clients) if not client.left]
-    judged = state.epoch.judged.unattested if state.epoch.judged else ()
+    judged = state.epoch.judged.unhealthy if state.epoch.judged else ()
     failed = [index for index, place in enumerate(here) if place in judged] if judged else []
     return weights_from_speeds(state.vitals()["speed"][here], failed)
 

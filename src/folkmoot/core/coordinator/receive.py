@@ -199,7 +199,7 @@ def _accused(
     """The marks that an accusation leaves, or why it does not count."""
     if state.run_state not in IN_ROUND:
         return Reason.WrongState
-    judged = set(state.epoch.judged.unattested) if state.epoch.judged else set()
+    judged = set(state.epoch.judged.unhealthy) if state.epoch.judged else set()
     marked = {place for place, _ in state.epoch.leaving}
     marks = []
     for identity in identities:

@@ -119,7 +119,7 @@ class Judged(msgspec.Struct, frozen=True):
     """The last round whose results a quorum of witnesses was asked about."""
 
     height: int
-    unattested: tuple[int, ...]  # places that had work and whose results no quorum saw
+    unhealthy: tuple[int, ...]  # places that had work and whose results a quorum did not see
 
 
 class Epoch(msgspec.Struct, frozen=True):
