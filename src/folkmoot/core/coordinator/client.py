@@ -175,19 +175,17 @@ class Client:
 
     def _follow(self, state: Coordinator, now: int) -> Iterator[Action]:
         if self.epoch < 0:
-            yield from self._wait(state, now)
-        elif self.doing is not Doing.Lost:
-            yield from self._sign(state, now)
+            yield from self._wait(state)
+        yield from self._sign(state, now)
+        if self.epoch >= 0 and self.doing is not Doing.Lost:
             yield from self._epoch(state, now)
 
-    def _wait(self, state: Coordinator, now: int) -> Iterator[Action]:
-        """Outside of an epoch: be known to the run, and give signs of life."""
-        if state.run_state is RunState.Finished:
-            return
-        if not self._waiting and not self._member(state):
+    def _wait(self, state: Coordinator) -> Iterator[Action]:
+        """Outside of an epoch: be known to the run."""
+        over = state.run_state is RunState.Finished
+        if not over and not self._waiting and not self._member(state):
             self._waiting = True
             yield Submit(m.Join(self.id, self.run_id, self.model_hash, self.address))
-        yield from self._sign(state, now)
 
     def _sign(self, state: Coordinator, now: int) -> Iterator[Action]:
         judged = state.epoch.judged
