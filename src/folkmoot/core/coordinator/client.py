@@ -30,6 +30,7 @@ from folkmoot.core.coordinator.client_events import (
     Learnt,
     Load,
     Loaded,
+    NotLoaded,
     Offered,
     Saw,
     Stop,
@@ -84,6 +85,7 @@ class Client:
         self.epoch = epoch
         self.doing = Doing.Nothing
         self.prepared = -1  # the round for which the model is prepared, or being prepared
+        self._left = False
         self.training: int | None = None  # the round whose share is being trained
         self.ledgers: dict[int, Ledger] = {}
         self._early: list[Result] = []
@@ -111,6 +113,8 @@ class Client:
             case Loaded(epoch, model_hash) if epoch == self.epoch:
                 self.model_hash = model_hash
                 self.doing = Doing.Prepared
+            case NotLoaded(epoch) if epoch == self.epoch:
+                self.doing = Doing.Lost
             case Trained(result, speed, metadata):
                 self.speed, self.metadata = speed, metadata
                 if (result.epoch, result.height) == (self.epoch, self.training):
@@ -177,7 +181,7 @@ class Client:
         if self.epoch < 0:
             yield from self._wait(state)
         yield from self._sign(state, now)
-        if self.epoch >= 0 and self.doing is not Doing.Lost:
+        if self.epoch >= 0 and not self._left:
             yield from self._epoch(state, now)
 
     def _wait(self, state: Coordinator) -> Iterator[Action]:
@@ -210,11 +214,16 @@ class Client:
 
     def _warmup(self, state: Coordinator) -> Iterator[Action]:
         yield from self._load(state)
+        if self.doing is Doing.Lost:
+            yield from self._leave()
         if self.doing is Doing.Prepared and self._once("ready", 0):
             yield Submit(m.Ready(self.id, self.epoch))
 
     def _load(self, state: Coordinator) -> Iterator[Action]:
-        if self.doing is Doing.Nothing:
+        rounds = state.epoch.rounds
+        if self.doing is Doing.Nothing and rounds and rounds[0].height > 0:
+            self.doing = Doing.Lost  # a fresh start, too late: what this epoch learnt is not told
+        elif self.doing is Doing.Nothing:
             self.doing = Doing.Loading
             newest = state.model_hash
             holders = tuple(c.id for c in state.epoch.clients if newest and c.model_hash == newest)
@@ -229,11 +238,15 @@ class Client:
             self.training = None
         yield from self._learn(state, now)
         if self.doing is Doing.Lost:
-            yield Stop(self.epoch)
-            yield Submit(m.Withdraw(self.id))
+            yield from self._leave()
         elif self.doing is Doing.Prepared and self.prepared == current.height:
             yield from self._train(state)
             yield from self._attest(state)
+
+    def _leave(self) -> Iterator[Action]:
+        self._left = True
+        yield Stop(self.epoch)
+        yield Submit(m.Withdraw(self.id))
 
     def _keep_ledgers(self, state: Coordinator) -> Iterator[Action]:
         """One ledger for every round that the state still tells of."""

@@ -25,6 +25,12 @@ class Loaded(Event, frozen=True):
     model_hash: bytes
 
 
+class NotLoaded(Event, frozen=True):
+    """Nobody could give us the model of this epoch."""
+
+    epoch: int
+
+
 class Trained(Event, frozen=True):
     """Our share is trained, and `result` stands for its bytes."""
 
