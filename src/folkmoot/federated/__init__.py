@@ -1,1 +1,1 @@
-"""The federation: a gRPC coordinator, a participant SDK, and weights that travel through a bucket."""
+"""The federation: gRPC coordinator, participant SDK, and weights that travel through a bucket."""

@@ -198,7 +198,7 @@ class ModelFile:
         meta = self.layout[name]
         if out.dtype != meta.numpy or start < 0 or start + out.size > meta.size:
             raise ValueError(f"block {start}+{out.size} ({out.dtype}) does not fit {name!r} {meta}")
-        view = memoryview(out).cast("B") if out.size else memoryview(b"")
+        view = memoryview(out.data).cast("B") if out.size else memoryview(b"")
         position, done = self.offsets[name] + start * meta.numpy.itemsize, 0
         while done < len(view):
             got = os.preadv(self._fd, [view[done:]], position + done)
@@ -257,7 +257,7 @@ class ModelWriter:
         if values.dtype != meta.numpy or start < 0 or start + values.size > meta.size:
             raise ValueError(f"block {start}+{values.size} ({values.dtype}) does not fit {name!r}")
         if values.size:
-            view = memoryview(np.ascontiguousarray(values)).cast("B")
+            view = memoryview(np.ascontiguousarray(values).data).cast("B")
             _pwrite_all(self._fd, view, self.offsets[name] + start * meta.numpy.itemsize)
             with self._lock:
                 self._left -= len(view)
