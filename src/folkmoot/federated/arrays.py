@@ -16,7 +16,7 @@ import secrets
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import msgspec
 import numpy as np
@@ -230,7 +230,7 @@ class ModelFile:
             os.close(self._fd)
             self._fd = -1
 
-    def __enter__(self) -> ModelFile:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,13 +1,13 @@
 """A participant's loop: register, wait to be called, train, deliver, until FINISHED.
 
 The heartbeat runs beside the training and is held open by the coordinator, so a call arrives at
-once. A coordinator that dies is waited for; what was trained meanwhile is delivered when it is back.
+once. A coordinator that dies is waited for; what was trained meanwhile is delivered afterwards.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import msgspec
@@ -117,7 +117,8 @@ class _Part:
             answer = await self._line.insist(
                 "Heartbeat", self._heartbeat(), self._line.heartbeat + 30.0
             )
-            heard = machine.Heard(wire.STATE_NAME[answer.state], answer.round, answer.expected)
+            phase = cast(Any, wire.STATE_NAME[answer.state])
+            heard = machine.Heard(phase, answer.round, answer.expected)
             if heard.expected and delivered != self._delivered:
                 continue  # said before our delivery was known
             if heard != self._heard:

@@ -120,9 +120,10 @@ class Connection:
         async with self._registering:
             if self.session and self.session != instead_of:
                 return
-            delays = backoff()
-            while not await self._rendezvous():
-                await asyncio.sleep(next(delays))
+            for delay in backoff():
+                if await self._rendezvous():
+                    return
+                await asyncio.sleep(delay)
 
     async def _rendezvous(self) -> bool:
         try:

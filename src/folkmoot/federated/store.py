@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from blake3 import blake3
 
 from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
@@ -130,7 +131,7 @@ class HashedModel(ModelFile):
     def blocks(self, size: int = BLOCK) -> Iterator[tuple[str, int, Array]]:
         hasher = blake3(self.head)
         for name, start, values in super().blocks(size):
-            hasher.update(values.data)
+            hasher.update(values.view(np.uint8).data)
             yield name, start, values
         self._hash = hasher
 

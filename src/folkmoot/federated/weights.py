@@ -85,7 +85,7 @@ def _write_file(path: Path, arrays: Mapping[str, Array]) -> bytes:
             for start in range(0, meta.size, CHUNK // 4):
                 block = values[start : start + CHUNK // 4]
                 writer.write(name, start, block)
-                hasher.update(block.data)
+                hasher.update(block.view(np.uint8).data)
         writer.commit(durable=False)
     finally:
         writer.abort()
