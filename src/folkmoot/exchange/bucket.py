@@ -13,10 +13,20 @@ and `_async`; both are safe to call from many threads or tasks.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import contextlib
+import functools
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -27,6 +37,7 @@ from obstore.store import HTTPStore
 from folkmoot.exchange.folder import Buffer, StagedFile
 from folkmoot.exchange.store import (
     AlreadyExists,
+    BrokenOff,
     BucketError,
     Denied,
     Missing,
@@ -37,12 +48,14 @@ from folkmoot.exchange.store import (
     checked_prefix,
     checked_range,
     first_line,
+    is_broken_off,
     is_denial,
     open_store,
 )
 
 __all__ = [
     "AlreadyExists",
+    "BrokenOff",
     "Bucket",
     "BucketError",
     "BucketObject",
@@ -57,6 +70,10 @@ __all__ = [
 
 PART = 8 << 20
 """Bytes of a multipart upload's part: 10,000 parts make 80 GB, the largest object."""
+NEAR = 64 << 10
+"""Ranges at most this far apart are cheaper to read through than to ask for twice."""
+READS = 5
+P = ParamSpec("P")
 T = TypeVar("T")
 Body = Buffer | Path | Iterable[Buffer]
 AsyncBody = Body | AsyncIterable[Buffer]
@@ -68,6 +85,31 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 Entries = list[Entry]
+Ranges = list[memoryview]
+
+
+def _again(method: Callable[P, T]) -> Callable[P, T]:
+    """Read anew when an answer breaks off: obstore retries a request, but not its body."""
+
+    @functools.wraps(method)
+    def reading(*args: P.args, **kwargs: P.kwargs) -> T:
+        for _ in range(READS - 1):
+            with contextlib.suppress(BrokenOff):
+                return method(*args, **kwargs)
+        return method(*args, **kwargs)
+
+    return reading
+
+
+def _again_async(method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    @functools.wraps(method)
+    async def reading(*args: P.args, **kwargs: P.kwargs) -> T:
+        for _ in range(READS - 1):
+            with contextlib.suppress(BrokenOff):
+                return await method(*args, **kwargs)
+        return await method(*args, **kwargs)
+
+    return reading
 
 
 class Bucket:
@@ -83,6 +125,7 @@ class Bucket:
             self.folder = Path(unquote(urlsplit(url).path) if scheme else url).absolute()
         self._store = open_store(url, self.folder, dict(options or {}), patience)
 
+    @_again
     def get(self, key: str, limit: int) -> memoryview:
         """The whole object, without a copy, if it has at most `limit` bytes."""
         with self._translated(key):
@@ -90,6 +133,7 @@ class Bucket:
             self._bound(key, found.meta["size"], limit)
             return memoryview(found.bytes())
 
+    @_again_async
     async def get_async(self, key: str, limit: int) -> memoryview:
         with self._translated(key):
             found = await obstore.get_async(self._store, checked_key(self.url, key))
@@ -110,6 +154,7 @@ class Bucket:
             async for piece in found.stream(min_chunk_size=chunk):
                 yield bytes(piece)
 
+    @_again
     def get_range(self, key: str, start: int, length: int) -> memoryview:
         """Exactly `length` bytes from `start`; TooShort when the object ends before."""
         checked_range(self.url, key, start, length)
@@ -124,6 +169,7 @@ class Bucket:
             raise self._too_short(key, start, length, start + len(found))
         return memoryview(found)
 
+    @_again_async
     async def get_range_async(self, key: str, start: int, length: int) -> memoryview:
         checked_range(self.url, key, start, length)
         try:
@@ -136,6 +182,21 @@ class Bucket:
         if len(found) != length:
             raise self._too_short(key, start, length, start + len(found))
         return memoryview(found)
+
+    @_again
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Ranges:
+        """Several (start, length) ranges: near ones in one request, far ones side by side."""
+        for start, length in ranges:
+            checked_range(self.url, key, start, length)
+        starts, lengths = [start for start, _ in ranges], [length for _, length in ranges]
+        with self._translated(key):
+            found = obstore.get_ranges(
+                self._store, key, starts=starts, lengths=lengths, coalesce=NEAR
+            )
+        for (start, length), piece in zip(ranges, found, strict=True):
+            if len(piece) != length:
+                raise self._too_short(key, start, length, start + len(piece))
+        return [memoryview(piece) for piece in found]
 
     def size(self, key: str) -> int:
         with self._translated(key):
@@ -198,7 +259,7 @@ class Bucket:
         except Missing:
             return
 
-    @contextmanager
+    @contextlib.contextmanager
     def _translated(self, key: str) -> Iterator[None]:
         try:
             yield
@@ -212,6 +273,8 @@ class Bucket:
             if is_denial(error):
                 why = f"access denied; check the credentials and their rights: {first_line(error)}"
                 raise Denied(self.url, key, why) from error
+            if is_broken_off(error):
+                raise BrokenOff(self.url, key, "the transfer broke off") from error
             raise BucketError(self.url, key, first_line(error)) from error
 
     def _bound(self, key: str, size: int, limit: int) -> None:
@@ -244,6 +307,9 @@ class BucketObject:
 
     def read(self, start: int, length: int) -> memoryview:
         return self.bucket.get_range(self.key, start, length)
+
+    def read_many(self, ranges: Sequence[tuple[int, int]]) -> Ranges:
+        return self.bucket.get_ranges(self.key, ranges)
 
 
 def open_object(

@@ -38,6 +38,10 @@ class TooShort(BucketError):
     """The object ends before the range asked for."""
 
 
+class BrokenOff(BucketError):
+    """The answer ended before it was whole."""
+
+
 class NotPossible(BucketError):
     """This kind of store cannot do this, or the key is not a valid one."""
 
@@ -96,6 +100,10 @@ def is_denial(error: BaseException) -> bool:
     return isinstance(error, kinds) or any(
         status in str(error) for status in ("401 Unauthorized", "403 Forbidden")
     )
+
+
+def is_broken_off(error: BaseException) -> bool:
+    return "response body error" in str(error)
 
 
 def first_line(error: BaseException) -> str:
