@@ -21,6 +21,7 @@ from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.core.coordinator.view import view
 
 OWNER = Identity(b"o" * 32)
+OPEN = Access(owners=frozenset({OWNER.public}))
 
 
 def run(**config: Any) -> Run:
@@ -33,9 +34,7 @@ def run(**config: Any) -> Run:
 
 
 @asynccontextmanager
-async def serving(
-    tmp_path: Path, access: Access = Access(owners=frozenset({OWNER.public})), **config: Any
-) -> AsyncIterator[Listening]:
+async def serving(tmp_path: Path, access: Access = OPEN, **config: Any) -> AsyncIterator[Listening]:
     async with listen(run(**config), tmp_path / "run.journal", "127.0.0.1:0", access) as server:
         yield server
 
@@ -121,9 +120,8 @@ async def test_a_client_goes_on_after_the_server_restarted(tmp_path: Path) -> No
         watch = authority.watch()
         await anext(watch)
     config = run()
-    access = Access(owners=frozenset({OWNER.public}))
     journal = tmp_path / "run.journal"
-    async with listen(config, journal, f"127.0.0.1:{port}", access):
+    async with listen(config, journal, f"127.0.0.1:{port}", OPEN):
         async with asyncio.timeout(20):
             assert (await anext(watch)).run_state is RunState.WaitingForMembers
         assert await authority.submit(join(a)) is None
