@@ -34,6 +34,7 @@ from folkmoot.core.coordinator.state import (
 )
 from folkmoot.core.registry import registry_of
 from folkmoot.core.schedule import batch_size
+from folkmoot.core.shuffle import lcg_shuffle
 
 
 def tick(state: Coordinator, message: m.Tick, now: int) -> tuple[Coordinator, Effects]:
@@ -150,7 +151,7 @@ def _enter_waiting(state: Coordinator, now: int, seed: int) -> tuple[Coordinator
 
 
 def _enter_warmup(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, Effects]:
-    chosen = list(state.pending)[: state.run.config.max_clients]
+    chosen = _choose(state, seed)
     effects: Effects = ()
     newest = state.model_hash
     if state.checkpoint.source is Source.P2P and all(p.model_hash != newest for p in chosen):
@@ -162,9 +163,24 @@ def _enter_warmup(state: Coordinator, now: int, seed: int) -> tuple[Coordinator,
         ready=bytes((places + 7) // 8),
         vitals=b"".join(VITAL.pack(0, p.speed) for p in chosen),
     )
-    pending = registry_of(list(state.pending)[places:])
+    taken = {p.id for p in chosen}
+    pending = registry_of([p for p in state.pending if p.id not in taken])
     started = m.EpochStarted(state.epoch_number, places)
     return replace(state, epoch=epoch, pending=pending), (*effects, started)
+
+
+def _choose(state: Coordinator, seed: int) -> list[Pending]:
+    """Those who wait, in the order of their ids; when there are too many, as the seed has it.
+
+    Whoever holds the newest model comes first: newcomers must not crowd out the clients that have
+    it, and an identity made to sort low gains nothing.
+    """
+    waiting, places = list(state.pending), state.run.config.max_clients
+    if len(waiting) <= places:
+        return waiting
+    order = lcg_shuffle(len(waiting), seed)
+    order.sort(key=lambda at: waiting[at].model_hash != state.model_hash)
+    return [waiting[at] for at in sorted(order[:places])]
 
 
 def _rewind(state: Coordinator) -> tuple[Coordinator, Effects]:
@@ -199,7 +215,7 @@ def _enter_train(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, 
 def _weights(state: Coordinator) -> bytes:
     """The weights of those who are here, in the order of the roster."""
     here = [p for p, client in enumerate(state.epoch.clients) if not client.left]
-    judged = state.epoch.judged.unhealthy if state.epoch.judged else ()
+    judged = set(state.epoch.judged.unhealthy) if state.epoch.judged else set()
     failed = [index for index, place in enumerate(here) if place in judged] if judged else []
     return weights_from_speeds(state.vitals()["speed"][here], failed)
 
