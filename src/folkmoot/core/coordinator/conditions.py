@@ -19,8 +19,15 @@ def done(state: Coordinator) -> bool:
 
 
 def agreed(state: Coordinator) -> bool:
-    """Whether a quorum of the newest round's witnesses agreed on the model."""
-    return state.epoch.agreed_height == state.round.height
+    """Whether the newest round's witnesses agreed on the model that the epoch hands on.
+
+    Only a round after the last results were judged speaks of that model: an epoch that everyone
+    leaves before has trained samples that nobody attested.
+    """
+    epoch = state.epoch
+    if epoch.last_height is None or epoch.agreed_height != state.round.height:
+        return False
+    return state.round.height >= _closing(state, epoch.last_height)
 
 
 def drained(state: Coordinator) -> bool:
@@ -28,11 +35,13 @@ def drained(state: Coordinator) -> bool:
     last = state.epoch.last_height
     if last is None:
         return False
-    closing = last + state.run.config.delay + 1
-    height = state.round.height
-    if state.active == 0 or height >= closing + CLOSING_TRIES:
-        return True
-    return height >= closing and agreed(state)
+    tried = state.round.height >= _closing(state, last) + CLOSING_TRIES
+    return state.active == 0 or tried or agreed(state)
+
+
+def _closing(state: Coordinator, last: int) -> int:
+    """The first round whose witnesses hold a model with the results of round `last` in it."""
+    return last + state.run.config.delay + 1
 
 
 def nothing_to_store(state: Coordinator) -> bool:
