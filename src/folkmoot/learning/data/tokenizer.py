@@ -30,7 +30,7 @@ class Tokenizer:
 
     def decode(self, tokens: Sequence[int]) -> str:
         if self.is_bytes:
-            return bytes(tokens).decode(errors="replace")
+            return bytes(map(int, tokens)).decode(errors="replace")
         return str(self.inner.decode(list(tokens), skip_special_tokens=True))
 
     def to_json(self) -> str:

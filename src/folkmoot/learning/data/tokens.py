@@ -94,7 +94,7 @@ def _npy_layout(source: Source, size: int) -> tuple[np.dtype[Any], int, int]:
         header = ast.literal_eval(start[12 if wide else 10 : offset].decode("latin-1").strip())
         dtype, shape = np.dtype(header["descr"]), header["shape"]
         count = int(np.prod(shape, dtype=np.int64))
-    except (SyntaxError, ValueError, TypeError, KeyError) as error:
+    except (SyntaxError, ValueError, TypeError, KeyError, RecursionError, MemoryError) as error:
         raise DataError(f"{source.name}: its .npy header cannot be read: {error}") from error
     if dtype.newbyteorder("=") not in (np.uint16, np.uint32) or header.get("fortran_order"):
         raise DataError(
