@@ -3,8 +3,8 @@
     leaf   BLAKE3 over (name, dtype, shape) and the parameter's little-endian bytes
     root   BLAKE3 over (name, leaf) of all parameters, sorted by name
 
-Clients compare roots. A joiner asks a peer for the leaves, checks that they make the agreed root, and
-then checks each parameter as it arrives against its leaf. Tied parameters count once.
+Clients compare roots. A joiner asks a peer for the leaves, checks that they make the agreed root,
+and then checks each parameter as it arrives against its leaf. Tied parameters count once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def leaf(name: str, tensor: torch.Tensor) -> bytes:
     threads = torch.get_num_threads() if values.size >= _WORTH_THREADS else 1
     hasher = blake3(derive_key_context=_LEAF, max_threads=threads)
     hasher.update(len(described).to_bytes(8, "little") + described)
-    hasher.update(values)
+    hasher.update(memoryview(values))
     return hasher.digest()
 
 
