@@ -10,7 +10,7 @@ import typer
 
 from folkmoot import __version__
 
-COMMANDS = ("simulate",)
+COMMANDS = ("data", "generate")
 
 app = typer.Typer(
     name="folkmoot",

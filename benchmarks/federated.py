@@ -1,0 +1,156 @@
+"""One federated round, Folkmoot against Flower, on this machine, in one run: `make bench-
+federated`.
+
+The same trivial client everywhere (w + 1, equal sample counts), FedAvg over all clients, no
+evaluation, loopback. A round lasts from the moment the server begins it to the moment it begins
+the next one; the first round is left out. CPU seconds cover every process of the system; RSS is
+the peak of the server's own processes. Results are appended to out/federated/results.jsonl, and a
+cell that is there is not measured again: an interrupted run continues. `--fresh` starts over.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import systems
+from tree import Cell, available_mb, peak_rss_mb
+
+SIZES = ((2, 1_000_000), (10, 1_000_000), (2, 10_000_000), (10, 10_000_000), (50, 10_000_000))
+OUT = Path("out/federated")
+KEEP_FREE_MB = 1500  # a cell that would push the machine into swap or the OOM killer is stopped
+
+
+def main() -> None:
+    args = parse(sys.argv[1:])
+    OUT.mkdir(parents=True, exist_ok=True)
+    results = OUT / "results.jsonl"
+    if args.fresh:
+        results.unlink(missing_ok=True)
+    for clients, params in args.sizes:
+        for name in args.systems:
+            if any(key(row) == (name, clients, params) for row in read(results)):
+                continue
+            row = measure(name, clients, params, args.rounds)
+            with results.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            print(line(row), flush=True)
+    print(table(list(read(results))))
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--systems", nargs="+", default=list(systems.ALL), choices=systems.ALL)
+    parser.add_argument("--sizes", nargs="+", default=SIZES, type=size, metavar="NxPARAMS")
+    parser.add_argument(
+        "--rounds", type=int, help="rounds to measure (default: by system and size)"
+    )
+    parser.add_argument("--fresh", action="store_true", help="forget earlier results")
+    return parser.parse_args(argv)
+
+
+def size(text: str) -> tuple[int, int]:
+    clients, params = text.lower().split("x")
+    return int(clients), int(float(params.replace("m", "e6")))
+
+
+def key(row: dict) -> tuple[str, int, int]:
+    return row["system"], row["clients"], row["params"]
+
+
+def read(path: Path) -> Iterator[dict]:
+    if path.exists():
+        yield from (json.loads(text) for text in path.read_text().splitlines())
+
+
+def rounds_for(name: str, clients: int, params: int) -> int:
+    """Ten measured rounds, more where they are short, fewer where one takes half a minute."""
+    if name == "flower-deployment":
+        return 5 if clients <= 10 else 3
+    return 30 if clients * params <= 10_000_000 else 10
+
+
+def measure(name: str, clients: int, params: int, rounds: int | None) -> dict:
+    """Run one cell in processes of its own and reduce its marks to one row."""
+    rounds = (rounds or rounds_for(name, clients, params)) + 1
+    label = f"{name}-{clients}x{params}-{os.getpid()}"
+    home = OUT / label
+    home.mkdir(parents=True)
+    job = systems.Job(label, home.resolve(), clients, params, rounds)
+    cell, server = Cell(systems.CELL, label), Cell(systems.SERVER, label)
+    row = {"system": name, "clients": clients, "params": params, "load1": os.getloadavg()[0]}
+    try:
+        with systems.ALL[name](job) as started:
+            return row | watch(job, cell, server, started)
+    except systems.CellFailed as failure:
+        return row | {"error": str(failure)}
+    finally:
+        cell.kill()
+        job.clean()
+
+
+def watch(job: systems.Job, cell: Cell, server: Cell, started: systems.Started) -> dict:
+    """Follow the marks; sample CPU at the second and the last, memory all along."""
+    first_cpu, deadline, peak, lowest = None, time.monotonic() + job.patience, {}, available_mb()
+    while True:
+        marks = list(read(job.marks))
+        if first_cpu is None and len(marks) >= 2:
+            first_cpu = cell.cpu()
+        for pid in server.pids() or {mark["pid"] for mark in marks}:
+            peak[pid] = max(peak.get(pid, 0.0), peak_rss_mb(pid))
+        if len(marks) > job.rounds:
+            return reduce(marks, cell.cpu() - first_cpu, sum(peak.values()))
+        lowest = min(lowest, available_mb())
+        if lowest < KEEP_FREE_MB:
+            used = sum(peak.values())
+            raise systems.CellFailed(f"out of memory on this machine (server had {used:.0f} MB)")
+        if time.monotonic() > deadline:
+            raise systems.CellFailed(f"{len(marks)} rounds begun in {job.patience:.0f} s")
+        started.check()
+        time.sleep(0.05)
+
+
+def reduce(marks: list[dict], cpu: float, rss: float) -> dict:
+    starts = [mark["t"] for mark in marks]
+    seconds = [b - a for a, b in pairwise(starts[1:])]
+    return {
+        "rounds": len(seconds),
+        "seconds": statistics.median(seconds),
+        "fastest": min(seconds),
+        "slowest": max(seconds),
+        "cpu": cpu / len(seconds),
+        "rss": rss,
+    }
+
+
+def line(row: dict) -> str:
+    head = f"{row['system']:<18} {row['clients']:>3} x {row['params'] // 1_000_000:>2}M"
+    if "error" in row:
+        return f"{head}  {row['error']}"
+    spread = f"{row['fastest']:.3f}-{row['slowest']:.3f}"
+    return (
+        f"{head}  {row['seconds']:>8.3f} s  ({spread:>13}, {row['rounds']:>2} rounds)"
+        f"  {row['cpu']:>7.2f} CPU s  {row['rss']:>6.0f} MB  load {row['load1']:.1f}"
+    )
+
+
+def table(rows: list[dict]) -> str:
+    """Every cell, and how many times faster Folkmoot was than each peer."""
+    lines = ["", "median seconds per round, all processes' CPU seconds per round, server peak RSS"]
+    ours = {key(row)[1:]: row for row in rows if row["system"] == "folkmoot" and "seconds" in row}
+    for row in sorted(rows, key=lambda row: (row["params"], row["clients"], key(row))):
+        mine = ours.get(key(row)[1:])
+        ratio = ""
+        if mine and "seconds" in row and row is not mine:
+            ratio = f"  Folkmoot {row['seconds'] / mine['seconds']:.1f}x faster"
+        lines.append(line(row) + ratio)
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

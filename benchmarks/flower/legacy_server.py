@@ -1,0 +1,35 @@
+"""Flower's legacy gRPC server: FedAvg over every client, no evaluation."""
+
+import os
+import sys
+
+import flwr
+import numpy as np
+from flwr.common import ndarrays_to_parameters
+from flwr.server import ServerConfig
+from flwr.server.strategy import FedAvg
+from marks import mark
+
+
+class Marked(FedAvg):
+    def configure_fit(self, server_round, parameters, client_manager):
+        mark(server_round)
+        return super().configure_fit(server_round, parameters, client_manager)
+
+
+def main() -> None:
+    address, clients, params, rounds = sys.argv[1], *map(int, sys.argv[2:5])
+    strategy = Marked(
+        fraction_evaluate=0.0,
+        min_fit_clients=clients,
+        min_available_clients=clients,
+        initial_parameters=ndarrays_to_parameters([np.zeros(params, np.float32)]),
+    )
+    flwr.server.start_server(
+        server_address=address, config=ServerConfig(num_rounds=rounds), strategy=strategy
+    )
+    mark(rounds + 1)
+    os._exit(0)
+
+
+main()

@@ -1,0 +1,174 @@
+"""How each system is started for benchmarks/federated.py: one context manager a system.
+
+A system marks the start of each round in `job.marks`, once more after the last, and is killed by
+the harness afterwards. Flower lives in its own virtual environment, made here the first time.
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).parent.resolve()
+VENV = Path("out/flower-venv").resolve()
+REQUIREMENT = "flwr[simulation]==1.41.0"
+CELL = "FOLKMOOT_BENCH_CELL"
+SERVER = "FOLKMOOT_BENCH_SERVER"
+
+
+class CellFailed(Exception):
+    """This cell gave no figures; the text goes into the table."""
+
+
+@dataclass
+class Job:
+    """One cell: what to run, where its files go."""
+
+    label: str
+    home: Path
+    clients: int
+    params: int
+    rounds: int  # the first one, which is not measured, included
+
+    @property
+    def marks(self) -> Path:
+        return self.home / "marks.jsonl"
+
+    @property
+    def patience(self) -> float:
+        return 300 + self.rounds * (10 + 2e-7 * self.clients * self.params)
+
+    def clean(self) -> None:
+        """Keep the logs and marks, drop the models."""
+        for entry in self.home.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+
+
+@dataclass
+class Started:
+    """The processes of a cell that must not end before the last round."""
+
+    job: Job
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def run(self, *command: object, server: bool = False, **environment: str) -> None:
+        env = os.environ | {
+            CELL: self.job.label,
+            "BENCH_MARKS": str(self.job.marks),
+            "OMP_NUM_THREADS": "1",
+            **environment,
+        }
+        if server:
+            env[SERVER] = self.job.label
+        with (self.job.home / "log.txt").open("ab") as log:
+            process = subprocess.Popen(
+                [str(word) for word in command],
+                env=env,
+                stdout=log,
+                stderr=log,
+                cwd=self.job.home,
+                start_new_session=True,
+            )
+        self.processes.append(process)
+
+    def check(self) -> None:
+        for process in self.processes:
+            if process.poll() not in (None, 0):
+                log = self.job.home / "log.txt"
+                raise CellFailed(f"a process ended with {process.returncode}; see {log}")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def flower_python() -> Path:
+    python = VENV / "bin" / "python"
+    if not (VENV / ".done").exists():
+        print(f"==> installing {REQUIREMENT} into {VENV.name} (once)", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
+        pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+        subprocess.run([*pip, REQUIREMENT], check=True)
+        (VENV / ".done").touch()
+    return python
+
+
+QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+
+
+@contextmanager
+def flower_legacy(job: Job) -> Iterator[Started]:
+    """`start_server` and `start_client`: one process a client, gRPC, whole models in a message."""
+    python, address, started = flower_python(), f"127.0.0.1:{free_port()}", Started(job)
+    shape = (job.clients, job.params, job.rounds)
+    started.run(python, HERE / "flower/legacy_server.py", address, *shape, server=True, **QUIET)
+    for _ in range(job.clients):
+        started.run(python, HERE / "flower/legacy_client.py", address, **QUIET)
+    yield started
+
+
+@contextmanager
+def flower_ray(job: Job) -> Iterator[Started]:
+    """Virtual clients in Ray actors; its `server` is the driver process, which writes the marks."""
+    python, started = flower_python(), Started(job)
+    config = {"BENCH_APP": json.dumps(app_config(job))}
+    # Ray's sockets have a short path limit and its memory monitor would kill workers before we do.
+    ray = {"RAY_memory_monitor_refresh_ms": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    script = HERE / "flower/ray_simulation.py"
+    started.run(python, script, job.clients, **QUIET, **ray, **config)
+    yield started
+
+
+@contextmanager
+def flower_deployment(job: Job) -> Iterator[Started]:
+    """Flower as its manual deploys it: a SuperLink, one SuperNode a client, `flwr run`."""
+    python, port, started = flower_python(), free_port(), Started(job)
+    home, app = job.home / "flwr", job.home / "app"
+    home.mkdir()
+    shutil.copytree(HERE / "flower/app", app)
+    address = f"127.0.0.1:{port}"
+    connection = f'[superlink]\ndefault = "bench"\n\n[superlink.bench]\naddress = "{address}"\n'
+    (home / "config.toml").write_text(connection + "insecure = true\n")
+    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+    env = {**QUIET, "FLWR_HOME": str(home), "PATH": path}
+    link = ("flower-superlink", "--insecure", "--disable-runtime-dependency-installation")
+    started.run(python.parent / link[0], *link[1:], "--port", port, server=True, **env)
+    for _ in range(job.clients):
+        node = (python.parent / "flower-supernode", "--insecure", "--superlink", address)
+        started.run(*node, "--port", free_port(), **env)
+    wait_for(address, started)
+    config = " ".join(f"{name}={json.dumps(value)}" for name, value in app_config(job).items())
+    started.run(python.parent / "flwr", "run", app, "bench", "--run-config", config, **env)
+    yield started
+
+
+def app_config(job: Job) -> dict[str, int | str]:
+    shape = {"clients": job.clients, "params": job.params, "rounds": job.rounds}
+    return {**shape, "marks": str(job.marks)}
+
+
+def wait_for(address: str, started: Started) -> None:
+    """Until somebody listens there."""
+    host, port = address.split(":")
+    while True:
+        started.check()
+        with socket.socket() as probe:
+            probe.settimeout(0.2)
+            if probe.connect_ex((host, int(port))) == 0:
+                return
+
+
+ALL: dict[str, Callable[[Job], AbstractContextManager[Started]]] = {
+    "flower-legacy": flower_legacy,
+    "flower-ray": flower_ray,
+    "flower-deployment": flower_deployment,
+}

@@ -1,0 +1,363 @@
+"""The coordinator of a federation: STANDBY, ROUND, FINISHED.
+
+The rules, in words:
+
+- Participants register until there is no room; who comes later hears LATER and may try again.
+- When enough are connected, some are **selected** and the coordinator is in ROUND i. Only the
+  selected may start and end training in that round.
+- An update counts once. The same update again is answered as before; another one is refused.
+- A round **closes** when its goal is met; or with a quorum, when its deadline has passed or nobody
+  is left to wait for. It then waits only for the global model to be written.
+- A selected participant that drops out, or whose update is bad, is replaced by a spare within the
+  same round. What others delivered is kept. With too few left for a quorum, the coordinator goes
+  back to STANDBY and takes up the same round when enough have come back.
+- FINISHED is the end: nothing changes any more.
+
+`apply` is a function: (state, event, now in milliseconds, the run's seed) to (state, effects). A
+refused event gives the very same state. Only `TABLE` changes the phase.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from folkmoot.core.federation import messages as m
+from folkmoot.core.federation.rules import Rules
+from folkmoot.core.federation.selection import take
+from folkmoot.core.federation.state import FINISHED, ROUND, STANDBY, Delivery, State
+from folkmoot.core.table import Edge, first
+
+MAX_SAMPLES = 2**31 - 1
+MAX_EXPELLED = 65_536
+
+Step = tuple[State, tuple[m.Effect, ...]]
+replace = msgspec.structs.replace
+
+
+class Task(NamedTuple):
+    """What a selected participant is asked to do."""
+
+    round: int
+    epochs: int
+    epoch_base: int
+    initial: bool
+    global_digest: str
+
+
+class Advert(NamedTuple):
+    """What a heartbeat is answered with; `expected` while an update is still awaited."""
+
+    phase: str
+    round: int
+    expected: bool
+
+
+def begin(rules: Rules, *, initial: bool = False, global_digest: str = "") -> State:
+    """A federation before its first participant."""
+    return State(rules=rules, initial=initial, global_digest=global_digest)
+
+
+def apply(state: State, event: m.Event, now: int, seed: bytes) -> Step:
+    """The state after `event`, and what follows from it, in order."""
+    changed, effects = _HANDLERS[type(event)](state, event, now)
+    if changed is state:
+        return state, effects
+    return _settle(changed, effects, now, seed)
+
+
+# What participants may ask; nothing changes.
+
+
+def advert(state: State, id: str) -> Advert | m.Refused:
+    """The answer to a heartbeat: ROUND only to the selected."""
+    if id not in state.members:
+        return _unknown(id)
+    if state.phase == FINISHED:
+        return Advert(FINISHED, state.round, False)
+    if state.phase == STANDBY or id not in state.selected:
+        return Advert(STANDBY, state.round, False)
+    return Advert(ROUND, state.round, not state.closing and not state.delivered(id))
+
+
+def task(state: State, id: str) -> Task | m.Refused:
+    """The answer to StartTrainingRound."""
+    if id not in state.members:
+        return _unknown(id)
+    if state.phase != ROUND:
+        return m.Refused("outside-round", f"no round is in progress: the state is {state.phase}")
+    if id not in state.selected:
+        return _not_selected(state, id)
+    if state.closing and not state.rules.asynchronous:
+        return m.Refused("closed", f"round {state.round} closed with enough updates")
+    return Task(
+        state.round, state.epochs, state.epoch_base, state.initial_round, state.global_digest
+    )
+
+
+def admits(state: State, id: str, round_: int, digest: str, samples: int) -> Any:
+    """Whether an update may be delivered: None, or the answer (`Counted` again, or `Refused`).
+
+    The shell asks before it fetches and checks the update, and `Delivered` asks once more.
+    """
+    key = f"{round_}/{id}"
+    if known := state.deliveries.get(key) or state.history.get(key):
+        if (known.digest, known.samples) == (digest, samples):
+            return m.Counted(key, again=True)
+        return m.Refused("different-update", f"{key} was delivered before, with other contents")
+    if id not in state.members:
+        return _unknown(id)
+    return _timely(state, round_) or _deliverer(state, id, round_) or _samples(state, samples)
+
+
+def _timely(state: State, round_: int) -> m.Refused | None:
+    if state.phase != ROUND:
+        return m.Refused("outside-round", f"no round is in progress: the state is {state.phase}")
+    if round_ > state.round:
+        return m.Refused("future-round", f"round {round_} has not begun; it is round {state.round}")
+    if round_ < state.round - state.rules.max_staleness:
+        return m.Refused("stale-round", f"round {round_} is over; it is round {state.round}")
+    if state.closing and not state.rules.asynchronous:
+        return m.Refused("closed", f"round {round_} closed with enough updates")
+    return None
+
+
+def _deliverer(state: State, id: str, round_: int) -> m.Refused | None:
+    if round_ == state.round and id not in state.selected:
+        return _not_selected(state, id)
+    return None
+
+
+def _samples(state: State, samples: int) -> m.Refused | None:
+    least = 0 if state.initial_round else 1
+    if least <= samples <= MAX_SAMPLES:
+        return None
+    return m.Refused("bad-samples", f"{samples} samples; expected {least} to {MAX_SAMPLES}")
+
+
+def _unknown(id: str) -> m.Refused:
+    return m.Refused("unknown-participant", f"{id} is not connected: rendezvous first")
+
+
+def _not_selected(state: State, id: str) -> m.Refused:
+    return m.Refused("not-selected", f"{id} is not selected for round {state.round}")
+
+
+# Events.
+
+
+def _rendezvous(state: State, event: m.Rendezvous, now: int) -> Step:
+    if event.id in state.expelled:
+        return state, (m.Refused("expelled", f"{event.id} delivered too many bad updates"),)
+    if event.id in state.members:
+        return state, (m.Reply("ACCEPT"),)
+    if state.phase == FINISHED or len(state.members) >= state.rules.capacity:
+        return state, (m.Reply("LATER"),)
+    members = tuple(sorted((*state.members, event.id)))
+    return replace(state, members=members), (m.Reply("ACCEPT"), m.Joined(event.id))
+
+
+def _dropped(state: State, event: m.Dropped, now: int) -> Step:
+    gone = [id for id in event.ids if id in state.members]
+    if state.phase == FINISHED or not gone:
+        return state, ()
+    return _without(state, gone), tuple(m.Left(id, "silent") for id in gone)
+
+
+def _delivered(state: State, event: m.Delivered, now: int) -> Step:
+    if answer := admits(state, event.id, event.round, event.digest, event.samples):
+        return state, (answer,)
+    delivery = Delivery(event.id, event.round, event.digest, event.samples)
+    deliveries = {**state.deliveries, delivery.key: delivery}
+    return replace(state, deliveries=deliveries), (m.Counted(delivery.key, again=False),)
+
+
+def _quarantined(state: State, event: m.Quarantined, now: int) -> Step:
+    if refused := admits(state, event.id, event.round, "", 1):
+        return state, (refused,)
+    strikes = state.strikes.get(event.id, 0) + 1
+    changed = replace(
+        state,
+        strikes={**state.strikes, event.id: strikes},
+        selected=tuple(id for id in state.selected if id != event.id),
+        quarantined=tuple(sorted({*state.quarantined, event.id})),
+    )
+    if not 0 < state.rules.max_strikes <= strikes:
+        return changed, ()
+    expelled = (*state.expelled, event.id)[-MAX_EXPELLED:]
+    remaining = {id: n for id, n in changed.strikes.items() if id != event.id}
+    changed = replace(_without(changed, [event.id]), expelled=expelled, strikes=remaining)
+    return changed, (m.Left(event.id, f"expelled after {strikes} bad updates"),)
+
+
+def _lost(state: State, event: m.Lost, now: int) -> Step:
+    kept = {key: d for key, d in state.deliveries.items() if key not in event.keys}
+    if len(kept) == len(state.deliveries):
+        return state, ()
+    return replace(state, deliveries=kept, closing=()), ()
+
+
+def _tick(state: State, event: m.Tick, now: int) -> Step:
+    at = next_deadline(state)
+    if at is None or now < at:
+        return state, ()
+    return replace(state, overdue=True), ()
+
+
+def _written(state: State, event: m.Written, now: int) -> Step:
+    if not state.closing or event.round != state.round:
+        return state, ()
+    return replace(state, written=event.digest), ()
+
+
+_HANDLERS: dict[type, Callable[[State, Any, int], Step]] = {
+    m.Rendezvous: _rendezvous,
+    m.Dropped: _dropped,
+    m.Delivered: _delivered,
+    m.Quarantined: _quarantined,
+    m.Lost: _lost,
+    m.Tick: _tick,
+    m.Written: _written,
+}
+
+
+def next_deadline(state: State) -> int | None:
+    """When the shell should tick, if at all."""
+    waiting = state.phase == ROUND and not state.closing and not state.overdue
+    return state.deadline if waiting else None
+
+
+def _without(state: State, gone: list[str]) -> State:
+    return replace(state, members=tuple(id for id in state.members if id not in gone))
+
+
+# What follows: spares step in, rounds close, the phase changes.
+
+
+def _settle(state: State, effects: tuple[m.Effect, ...], now: int, seed: bytes) -> Step:
+    while True:
+        if state.phase == ROUND and not state.closing:
+            state, more = _top_up(state, seed)
+            effects += more
+            state, more = _close(state)
+            effects += more
+        edge = first(TABLE, state.phase, state)
+        if edge is None:
+            return state, effects
+        state = _ENTER[edge.target](state, now)
+        effects += (m.Moved(state.phase, state.round, edge.when),)
+
+
+def _top_up(state: State, seed: bytes) -> Step:
+    """Ask as many as the round still needs; once it is overdue, stragglers are not counted on."""
+    out = set(state.selected) | set(state.quarantined)
+    candidates = [id for id in state.members if id not in out]
+    counted_on = 0 if state.overdue else sum(1 for _ in state.outstanding())
+    missing = state.rules.selection(state.goal) - len(state.deliveries) - counted_on
+    if state.rules.asynchronous:
+        missing = len(candidates)
+    if not candidates or missing <= 0:
+        return state, ()
+    chosen = take(state.rules.controller, candidates, missing, state.round, seed)
+    selected = tuple(sorted((*state.selected, *chosen)))
+    return replace(state, selected=selected), (m.Selected(state.round, tuple(sorted(chosen))),)
+
+
+def _close(state: State) -> Step:
+    count, rules = len(state.deliveries), state.rules
+    alone = not rules.asynchronous and not any(state.outstanding())
+    suffices = count >= rules.enough(state.goal, len(state.quarantined))
+    if count < state.goal and not (suffices and (alone or state.overdue)):
+        return state, ()
+    keys = tuple(d.key for d in state.ordered())
+    return replace(state, closing=keys), (m.Aggregate(state.round, keys),)
+
+
+def _present(state: State) -> int:
+    """Who counts towards the start of a round: the connected, and whoever delivered already."""
+    return len({*state.members, *(d.id for d in state.deliveries.values())})
+
+
+def _ready(state: State) -> bool:
+    return _present(state) >= state.rules.min_connected
+
+
+def _starved(state: State) -> bool:
+    if state.closing:
+        return False
+    if state.rules.asynchronous:
+        return not state.members
+    asked = len(state.deliveries) + sum(1 for _ in state.outstanding())
+    return asked < state.rules.enough(state.goal, len(state.quarantined))
+
+
+def _over(state: State) -> bool:
+    return state.written is not None
+
+
+#: The machine. Edges are tried in this order; nothing else changes the phase.
+TABLE: tuple[Edge[State], ...] = (
+    Edge(STANDBY, ROUND, "enough participants are connected", _ready),
+    Edge(
+        ROUND,
+        FINISHED,
+        "the last global model is written",
+        lambda s: _over(s) and s.round + 1 >= s.rules.rounds,
+    ),
+    Edge(
+        ROUND,
+        ROUND,
+        "the next global model is written",
+        lambda s: _over(s) and len(s.members) >= s.rules.min_connected,
+    ),
+    Edge(ROUND, STANDBY, "the next global model is written, but too few are connected", _over),
+    Edge(ROUND, STANDBY, "too few are left for a quorum, and no spare can step in", _starved),
+)
+
+
+def _enter_round(state: State, now: int) -> State:
+    state = _next(state)
+    wait = state.rules.round_deadline
+    return replace(
+        state,
+        phase=ROUND,
+        goal=state.rules.goal(_present(state)),
+        deadline=now + round(wait * 1000) if wait else None,
+        overdue=False,
+        selected=tuple(sorted({d.id for d in state.deliveries.values()})),
+    )
+
+
+def _enter_standby(state: State, now: int) -> State:
+    """Selections are void; what was delivered stays, and bad updates may be made good."""
+    return replace(
+        _next(state), phase=STANDBY, selected=(), quarantined=(), deadline=None, overdue=False
+    )
+
+
+def _enter_finished(state: State, now: int) -> State:
+    return replace(_next(state), phase=FINISHED, selected=(), deliveries={})
+
+
+_ENTER = {ROUND: _enter_round, STANDBY: _enter_standby, FINISHED: _enter_finished}
+
+
+def _next(state: State) -> State:
+    """Go on to the next round when this one's global model is written."""
+    if state.written is None:
+        return state
+    done = {key: state.deliveries[key] for key in state.closing}
+    oldest = state.round - state.rules.max_staleness
+    remembered = {**state.history, **done}
+    return replace(
+        state,
+        round=state.round + 1,
+        epoch_base=state.epoch_base + state.epochs,
+        global_digest=state.written,
+        # Kept so that a retry after a lost reply is known for what it is.
+        history={key: d for key, d in remembered.items() if d.round >= oldest},
+        deliveries={key: d for key, d in state.deliveries.items() if key not in done},
+        quarantined=(),
+        closing=(),
+        written=None,
+    )

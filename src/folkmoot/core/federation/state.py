@@ -1,0 +1,83 @@
+"""Everything that a coordinator knows about a federation, as one frozen value.
+
+Who is alive is not here (see liveness.py): a heartbeat changes when somebody counts as lost, never
+what was decided. So the state is a function of the events in the journal and of nothing else.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from folkmoot.core.federation.rules import Rules
+
+STANDBY, ROUND, FINISHED = "STANDBY", "ROUND", "FINISHED"
+
+
+class Delivery(msgspec.Struct, frozen=True, array_like=True):
+    """A good update: who, for which round, what bytes, on how many samples."""
+
+    id: str
+    round: int
+    digest: str
+    samples: int
+
+    @property
+    def key(self) -> str:
+        """Where the bucket keeps it: `<round>/<participant_id>`."""
+        return f"{self.round}/{self.id}"
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    rules: Rules
+    # Whether round 0 begins with no weights, so that participants make the first ones.
+    initial: bool = False
+    phase: str = STANDBY
+    round: int = 0
+    epoch_base: int = 0
+    members: tuple[str, ...] = ()
+    # The round in progress.
+    selected: tuple[str, ...] = ()
+    goal: int = 0
+    deadline: int | None = None
+    deliveries: dict[str, Delivery] = {}
+    quarantined: tuple[str, ...] = ()
+    # Nobody waits for stragglers any more: the deadline has passed.
+    overdue: bool = False
+    # The updates that the next global model is being made of.
+    closing: tuple[str, ...] = ()
+    written: str | None = None
+    # What outlives a round.
+    global_digest: str = ""
+    history: dict[str, Delivery] = {}
+    strikes: dict[str, int] = {}
+    expelled: tuple[str, ...] = ()
+
+    @property
+    def initial_round(self) -> bool:
+        return self.initial and self.round == 0
+
+    @property
+    def epochs(self) -> int:
+        return 0 if self.initial_round else self.rules.epochs
+
+    def delivered(self, id: str) -> bool:
+        """Whether `id` delivered an update for the round in progress."""
+        return f"{self.round}/{id}" in self.deliveries
+
+    def outstanding(self) -> Iterator[str]:
+        """Selected participants that are connected and have yet to deliver."""
+        return (id for id in self.selected if id in self.members and not self.delivered(id))
+
+    def ordered(self) -> tuple[Delivery, ...]:
+        """The round's updates in the one order in which they are combined."""
+        return tuple(sorted(self.deliveries.values(), key=lambda d: (d.id, d.round)))
+
+
+def canonical(state: State) -> bytes:
+    """The same bytes for the same state, on any machine."""
+    return msgspec.msgpack.encode(state, order="deterministic")
+
+
+def restore(data: bytes) -> State:
+    """The state that `canonical` wrote."""
+    return msgspec.msgpack.decode(data, type=State)

@@ -1,0 +1,93 @@
+"""Learning rates by step, and the batch size by tokens: pure functions of the run's progress."""
+
+import math
+
+import msgspec
+
+
+class _Warmup(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """What every schedule begins with: from `warmup_init_lr` to `base_lr` in `warmup_steps`."""
+
+    base_lr: float
+    warmup_steps: int = 0
+    warmup_init_lr: float = 0.0
+
+    def _warmup(self, step: int) -> float:
+        gain = self.base_lr - self.warmup_init_lr
+        return self.warmup_init_lr + gain * step / self.warmup_steps
+
+
+class Constant(_Warmup, frozen=True, kw_only=True, tag="constant"):
+    def lr(self, step: int) -> float:
+        return self._warmup(step) if step < self.warmup_steps else self.base_lr
+
+
+class Linear(_Warmup, frozen=True, kw_only=True, tag="linear"):
+    """Straight down to `final_lr` at `total_steps`."""
+
+    total_steps: int
+    final_lr: float = 0.0
+
+    def lr(self, step: int) -> float:
+        if step < self.warmup_steps:
+            return self._warmup(step)
+        part = _part(step - self.warmup_steps, self.total_steps - self.warmup_steps)
+        return self.base_lr + (self.final_lr - self.base_lr) * part
+
+
+class Cosine(_Warmup, frozen=True, kw_only=True, tag="cosine"):
+    """Half a cosine down to `final_lr` at `total_steps`."""
+
+    total_steps: int
+    final_lr: float = 0.0
+
+    def lr(self, step: int) -> float:
+        if step < self.warmup_steps:
+            return self._warmup(step)
+        part = _part(step - self.warmup_steps, self.total_steps - self.warmup_steps)
+        return self.final_lr + (self.base_lr - self.final_lr) * _half_cosine(part)
+
+
+class WarmupStableDecay(_Warmup, frozen=True, kw_only=True, tag="warmup_stable_decay"):
+    """Flat for `stable_steps`, a cosine to `cosine_decay_final_lr`, then straight to the end."""
+
+    stable_steps: int
+    cosine_decay_steps: int
+    cosine_decay_final_lr: float
+    linear_decay_steps: int
+    linear_decay_final_lr: float = 0.0
+
+    def lr(self, step: int) -> float:
+        if step < self.warmup_steps:
+            return self._warmup(step)
+        step -= self.warmup_steps
+        if step < self.stable_steps:
+            return self.base_lr
+        step -= self.stable_steps
+        middle = self.cosine_decay_final_lr
+        if step < self.cosine_decay_steps:
+            part = _part(step, self.cosine_decay_steps)
+            return middle + (self.base_lr - middle) * _half_cosine(part)
+        part = _part(step - self.cosine_decay_steps, self.linear_decay_steps)
+        return middle + (self.linear_decay_final_lr - middle) * part
+
+
+Schedule = Constant | Linear | Cosine | WarmupStableDecay
+
+
+def _part(step: int, steps: int) -> float:
+    return min(step / steps, 1.0) if steps > 0 else 1.0
+
+
+def _half_cosine(part: float) -> float:
+    return 0.5 * (1.0 + math.cos(math.pi * part))
+
+
+def batch_size(tokens: int, start: int, end: int, warmup_tokens: int) -> int:
+    """The global batch after `tokens` tokens: a straight ramp from `start` to `end`.
+
+    Whole numbers throughout, half rounds up: every client must find the same size.
+    """
+    if tokens >= warmup_tokens:
+        return end
+    return start + (2 * (end - start) * tokens + warmup_tokens) // (2 * warmup_tokens)

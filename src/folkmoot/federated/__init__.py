@@ -1,0 +1,1 @@
+"""The federation: gRPC coordinator, participant SDK, and weights that travel through a bucket."""

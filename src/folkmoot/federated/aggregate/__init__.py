@@ -1,0 +1,84 @@
+"""How updates become the next global model.
+
+The coordinator keeps every update in a local file (the folder bucket's own file, or a private
+copy of a remote object), so a strategy is a function from files to files:
+
+- `check` runs once, when an update lands, in any order and on any thread. It reads the update in
+  blocks and answers `Accepted` or `Quarantined(reason)`. It keeps nothing: after a crash it may
+  run again on the same bytes and must answer the same.
+- `combine` runs when the round closes. It gets the accepted updates **in the order of their
+  participant ids**, reads them block by block, and writes the next model. The result depends on
+  the files and the arguments alone, never on who arrived first: a round that was interrupted by a
+  crash ends with the same bits as one that was not. Memory is a block per update at the most.
+
+What a strategy remembers between rounds (momentum, variance) is a model too: `memory_layout` says
+which arrays, `combine` reads the last ones from `memory` and writes the next ones to
+`memory_out`, and the coordinator keeps the file beside its journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from folkmoot.federated.arrays import Layout, Sink, Source
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one participant delivered."""
+
+    participant_id: str
+    #: Number of samples it trained on; 0 only in the initial round, where all weigh the same.
+    samples: int
+    source: Source
+    #: How many global models were made since the one this update started from (0 but for FedBuff).
+    staleness: int = 0
+    #: The global model it started from; None in the initial round.
+    base: Source | None = None
+
+
+class Accepted(msgspec.Struct, frozen=True, tag=True):
+    """The update may be counted."""
+
+    norm: float = 0.0
+
+
+class Quarantined(msgspec.Struct, frozen=True, tag=True):
+    """The update must not be counted; `reason` is a sentence for the participant's owner."""
+
+    reason: str
+
+
+Verdict = Accepted | Quarantined
+
+
+class Aggregator(Protocol):
+    """A strategy: how updates are checked and combined."""
+
+    def memory_layout(self, layout: Layout) -> Layout:
+        """The arrays to remember between rounds of a model with `layout`; empty for most."""
+
+    def check(self, update: Update, layout: Layout | None) -> Verdict:
+        """Judge one update against the global model's `layout` (None in the initial round).
+
+        Reads the update through `update.source.blocks()`, once and to the end, unless it is bad.
+        """
+
+    def combine(
+        self,
+        reference: Source | None,
+        updates: Sequence[Update],
+        memory: Source | None,
+        out: Sink,
+        memory_out: Sink | None,
+        seed: bytes,
+    ) -> Mapping[str, float]:
+        """Write the next global model to `out`; answer figures for the event log.
+
+        `reference` is the round's global model, None in the initial round; `out` has its layout.
+        `memory` is None the first time. `seed` is 32 secret bytes that belong to this round.
+        """

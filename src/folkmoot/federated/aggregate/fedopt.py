@@ -1,0 +1,217 @@
+"""Server optimizers: the weighted mean's step is a gradient, and the server takes it its own way.
+
+FedAvgM (Hsu et al. 2019) keeps a momentum; FedAdagrad, FedAdam and FedYogi (Reddi et al. 2021,
+algorithm 2, without bias correction, v₋₁ = τ²) keep a momentum and a variance. Both are float
+arrays of the model's own shape that `combine` reads from `memory` and writes to `memory_out`, so a
+run that resumes continues with the same bits. Arrays of integers have no gradient: they take the
+mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from folkmoot.federated.aggregate import Update
+from folkmoot.federated.aggregate.linear import Linear, Reader, mean
+from folkmoot.federated.aggregate.strategy import (
+    Figures,
+    Strategy,
+    common_layout,
+    require,
+    write_linear,
+)
+from folkmoot.federated.aggregate.walk import Output, Span, for_each_span
+from folkmoot.federated.arrays import Array, ArrayMeta, Layout, Sink, Source
+
+MOMENTUM, VARIANCE = "m/", "v/"
+State = Mapping[str, Array]
+
+
+class ServerOptimizer(Strategy, frozen=True):
+    """The part the four have in common: for each span, the mean's step, then `step`."""
+
+    learning_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(self.learning_rate > 0, f"learning_rate is {self.learning_rate}; expected > 0")
+
+    def kinds(self) -> Mapping[str, float]:
+        """Prefix of each remembered array, and what it holds before the first round."""
+        raise NotImplementedError
+
+    def step(self, delta: Array, state: State) -> Array:
+        """The change of the model for the mean's step `delta`; updates `state` in place."""
+        raise NotImplementedError
+
+    def memory_layout(self, layout: Layout) -> Layout:
+        return {
+            prefix + name: memory_meta(meta)
+            for prefix in self.kinds()
+            for name, meta in layout.items()
+            if meta.numpy.kind == "f"
+        }
+
+    def combine(
+        self,
+        reference: Source | None,
+        updates: Sequence[Update],
+        memory: Source | None,
+        out: Sink,
+        memory_out: Sink | None,
+        seed: bytes,
+    ) -> Figures:
+        layout = common_layout(reference, updates)
+        if reference is None:
+            write_linear(layout, *mean(updates), out)
+            if memory_out is not None:
+                remember_start(self, layout, memory_out)
+            return {}
+        if memory_out is None:
+            raise ValueError(f"{type(self).__name__} needs a place for its memory")
+        base, keep = reference, memory_out
+        for_each_span(layout, lambda: self._worker(base, updates, memory, out, keep))
+        return {}
+
+    def _worker(
+        self,
+        reference: Source,
+        updates: Sequence[Update],
+        memory: Source | None,
+        out: Sink,
+        memory_out: Sink,
+    ) -> Callable[[Span], None]:
+        centre, reader, output, remember = (
+            Linear(*mean(updates)),
+            Reader(),
+            Output(out),
+            Output(memory_out),
+        )
+
+        def advance(span: Span) -> None:
+            values = centre(span)
+            if span.meta.numpy.kind != "f":
+                output.write(span, values)
+                return
+            base = reader.read(reference, span).astype(np.float64)
+            state = {
+                prefix: recall(reader, memory, prefix, start, span)
+                for prefix, start in self.kinds().items()
+            }
+            np.subtract(values, base, out=values)
+            np.add(base, self.step(values, state), out=base)
+            output.write(span, base)
+            for prefix, kept in state.items():
+                remember.write(memory_span(prefix, span), kept)
+
+        return advance
+
+
+class FedAvgM(ServerOptimizer, frozen=True, tag="fedavgm"):
+    """m ← βm + Δ; x ← x + ηm."""
+
+    momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 <= self.momentum < 1, f"momentum is {self.momentum}; expected in [0, 1)")
+
+    def kinds(self) -> Mapping[str, float]:
+        return {MOMENTUM: 0.0}
+
+    def step(self, delta: Array, state: State) -> Array:
+        momentum = state[MOMENTUM]
+        momentum *= self.momentum
+        momentum += delta
+        return self.learning_rate * momentum
+
+
+class Adaptive(ServerOptimizer, frozen=True):
+    """m ← β₁m + (1 − β₁)Δ; v by the subclass; x ← x + η m / (√v + τ)."""
+
+    learning_rate: float = 0.1
+    beta_1: float = 0.9
+    tau: float = 1e-3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 <= self.beta_1 < 1, f"beta_1 is {self.beta_1}; expected in [0, 1)")
+        require(self.tau > 0, f"tau is {self.tau}; expected more than 0")
+
+    def kinds(self) -> Mapping[str, float]:
+        return {MOMENTUM: 0.0, VARIANCE: self.tau**2}
+
+    def step(self, delta: Array, state: State) -> Array:
+        momentum, variance = state[MOMENTUM], state[VARIANCE]
+        momentum *= self.beta_1
+        momentum += (1 - self.beta_1) * delta
+        self.grow(variance, np.square(delta))
+        return self.learning_rate * momentum / (np.sqrt(variance) + self.tau)
+
+    def grow(self, variance: Array, square: Array) -> None:
+        """Update `variance` in place from the squared step."""
+        raise NotImplementedError
+
+
+class FedAdagrad(Adaptive, frozen=True, tag="fedadagrad"):
+    """v ← v + Δ², with no momentum unless asked."""
+
+    beta_1: float = 0.0
+
+    def grow(self, variance: Array, square: Array) -> None:
+        variance += square
+
+
+class FedAdam(Adaptive, frozen=True, tag="fedadam"):
+    """v ← β₂v + (1 − β₂)Δ²."""
+
+    beta_2: float = 0.99
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 <= self.beta_2 < 1, f"beta_2 is {self.beta_2}; expected in [0, 1)")
+
+    def grow(self, variance: Array, square: Array) -> None:
+        variance *= self.beta_2
+        variance += (1 - self.beta_2) * square
+
+
+class FedYogi(Adaptive, frozen=True, tag="fedyogi"):
+    """v ← v − (1 − β₂) Δ² sign(v − Δ²)."""
+
+    beta_2: float = 0.99
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 <= self.beta_2 < 1, f"beta_2 is {self.beta_2}; expected in [0, 1)")
+
+    def grow(self, variance: Array, square: Array) -> None:
+        variance -= (1 - self.beta_2) * square * np.sign(variance - square)
+
+
+def memory_meta(meta: ArrayMeta) -> ArrayMeta:
+    """Moments of half-precision arrays are kept in single: they lie too close to zero."""
+    return ArrayMeta("F32" if meta.dtype == "F16" else meta.dtype, meta.shape)
+
+
+def memory_span(prefix: str, span: Span) -> Span:
+    return Span(prefix + span.name, memory_meta(span.meta), span.start, span.size)
+
+
+def recall(reader: Reader, memory: Source | None, prefix: str, start: float, span: Span) -> Array:
+    """What was remembered for `span`, in float64; `start` before anything was."""
+    if memory is None:
+        return np.full(span.size, start)
+    return reader.read(memory, memory_span(prefix, span)).astype(np.float64)
+
+
+def remember_start(strategy: ServerOptimizer, layout: Layout, memory_out: Sink) -> None:
+    """Write the memory as it is before the first step."""
+    remembered = strategy.memory_layout(layout)
+
+    def worker() -> Callable[[Span], None]:
+        output, kinds = Output(memory_out), strategy.kinds()
+        return lambda span: output.write(span, np.full(span.size, kinds[span.name[:2]]))
+
+    for_each_span(remembered, worker)

@@ -1,0 +1,82 @@
+"""Linear combinations of models: what FedAvg, clipping, Krum's mean and FedBuff come down to.
+
+Terms are added in the order given, block by block, in float64, and rounded once at the end. With
+sample counts as coefficients every product of a float32 weight is exact, so the mean has one
+rounding for each addition in float64 and one to the model's dtype.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from folkmoot.federated.aggregate import Update
+from folkmoot.federated.aggregate.walk import Span
+from folkmoot.federated.arrays import BLOCK, Array, Source
+
+
+class Term(NamedTuple):
+    coefficient: float
+    source: Source
+
+
+class Linear:
+    """Σ coefficient · model / divisor, a span at a time. Buffers belong to one thread."""
+
+    def __init__(self, terms: Sequence[Term], divisor: float = 1.0) -> None:
+        self._terms, self._divisor = terms, divisor
+        self._sum, self._product = np.empty(BLOCK), np.empty(BLOCK)
+        self._reader = Reader()
+
+    def __call__(self, span: Span) -> Array:
+        """The values of `span`, in a buffer that the next call overwrites."""
+        total, product = self._sum[: span.size], self._product[: span.size]
+        total.fill(0.0)
+        for coefficient, source in self._terms:
+            values = self._reader.read(source, span)
+            np.multiply(values, coefficient, out=product, dtype=np.float64)
+            np.add(total, product, out=total)
+        if self._divisor != 1.0:
+            np.divide(total, self._divisor, out=total)
+        return total
+
+
+class Reader:
+    """Reads spans into one buffer for each dtype."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Array] = {}
+
+    def read(self, source: Source, span: Span) -> Array:
+        buffer = self._buffers.get(span.meta.dtype)
+        if buffer is None:
+            buffer = self._buffers[span.meta.dtype] = np.empty(BLOCK, span.meta.numpy)
+        values = buffer[: span.size]
+        source.read(span.name, span.start, values)
+        return values
+
+
+def sample_weights(updates: Sequence[Update]) -> list[int]:
+    """Sample counts, or all ones in the initial round, where nobody has trained yet."""
+    weights = [update.samples for update in updates]
+    return weights if any(weights) else [1] * len(updates)
+
+
+def mean(updates: Sequence[Update]) -> tuple[list[Term], float]:
+    """Terms and divisor of the mean weighted by samples."""
+    weights = sample_weights(updates)
+    terms = [Term(float(w), u.source) for w, u in zip(weights, updates, strict=True)]
+    return terms, float(sum(weights))
+
+
+def clipped_mean(
+    reference: Source, updates: Sequence[Update], weights: Sequence[float], factors: Sequence[float]
+) -> list[Term]:
+    """Terms of reference + Σ wᵢ fᵢ (xᵢ − reference) / Σ wᵢ."""
+    total = math.fsum(weights)
+    shares = [w * f / total for w, f in zip(weights, factors, strict=True)]
+    terms = [Term(s, u.source) for s, u in zip(shares, updates, strict=True)]
+    return [Term(1.0 - math.fsum(shares), reference), *terms]

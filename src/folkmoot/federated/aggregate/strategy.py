@@ -1,0 +1,62 @@
+"""What all strategies share: they are options and behaviour in one frozen struct.
+
+A strategy decodes straight from the `[aggregation]` table of a federation's TOML, where `strategy`
+names it, and is then an `Aggregator`. Most need no memory and accept what passes the common
+checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from folkmoot.federated.aggregate import Update, Verdict
+from folkmoot.federated.aggregate.checks import bad_layout, check_update
+from folkmoot.federated.aggregate.linear import Linear, Term
+from folkmoot.federated.aggregate.walk import CombineFailed, Output, Span, for_each_span
+from folkmoot.federated.arrays import Array, Layout, Sink, Source
+
+Figures = Mapping[str, float]
+
+
+class Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="strategy"):
+    """The part of an `Aggregator` that most strategies have in common."""
+
+    def check(self, update: Update, layout: Layout | None) -> Verdict:
+        return check_update(update, layout)
+
+    def memory_layout(self, layout: Layout) -> Layout:
+        return {}
+
+
+def common_layout(reference: Source | None, updates: Sequence[Update]) -> Layout:
+    """The layout of the model to write; every update must have it."""
+    if not updates:
+        raise CombineFailed("no update was accepted, so there is nothing to combine")
+    layout = (reference or updates[0].source).layout
+    for update in updates:
+        if reason := bad_layout(update.source.layout, layout):
+            raise CombineFailed(f"the update of {update.participant_id}: {reason}")
+    return layout
+
+
+def write_linear(layout: Layout, terms: Sequence[Term], divisor: float, out: Sink) -> None:
+    """Write a linear combination of models as the next global model."""
+    write_blocks(layout, lambda: Linear(terms, divisor), out)
+
+
+def write_blocks(layout: Layout, compute: Callable[[], Callable[[Span], Array]], out: Sink) -> None:
+    """Write what `compute` (made once for each thread) gives for each span."""
+
+    def worker() -> Callable[[Span], None]:
+        values, output = compute(), Output(out)
+        return lambda span: output.write(span, values(span))
+
+    for_each_span(layout, worker)
+
+
+def require(condition: bool, sentence: str) -> None:
+    """For options: raise what the decoder reports with the place in the file."""
+    if not condition:
+        raise ValueError(sentence)

@@ -1,0 +1,88 @@
+"""Walk a model block by block, on every core, with memory for a few blocks and no more.
+
+Blocks do not depend on each other, so which thread does which cannot change a bit of the result.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from folkmoot.federated.arrays import BLOCK, Array, ArrayMeta, Layout, Sink
+
+THREADS = min(4, os.cpu_count() or 1)
+
+
+class Span(NamedTuple):
+    """A run of elements of one array."""
+
+    name: str
+    meta: ArrayMeta
+    start: int
+    size: int
+
+
+class CombineFailed(ValueError):
+    """The updates could not be combined; the message says which value was wrong and where."""
+
+
+def spans(layout: Layout, block: int = BLOCK) -> Iterator[Span]:
+    for name, meta in layout.items():
+        for start in range(0, meta.size, block):
+            yield Span(name, meta, start, min(block, meta.size - start))
+
+
+def for_each_span(
+    layout: Layout, worker: Callable[[], Callable[[Span], None]], block: int = BLOCK
+) -> None:
+    """Do every span once. `worker` gives each thread a function with buffers of its own."""
+    todo, turn = list(spans(layout, block)), count()
+
+    def drain() -> None:
+        work = worker()
+        # next() on a count is one step under the interpreter's lock: a shared queue for nothing.
+        while (index := next(turn)) < len(todo):
+            work(todo[index])
+
+    threads = min(THREADS, len(todo))
+    if threads <= 1:
+        drain()
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for finished in [pool.submit(drain) for _ in range(threads)]:
+            finished.result()
+
+
+class Output:
+    """Round float64 values to an array's own dtype and write them; one per thread."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def write(self, span: Span, values: Array) -> None:
+        dtype = span.meta.numpy
+        with np.errstate(over="ignore"):
+            rounded = values.astype(dtype) if dtype.kind == "f" else to_integers(values, dtype)
+        if dtype.kind == "f" and not np.isfinite(rounded).all():
+            offset = int(np.argmin(np.isfinite(rounded)))
+            raise CombineFailed(
+                f"array {span.name!r} at flat position {span.start + offset} became "
+                f"{values[offset]}, which {span.meta.dtype} cannot hold; lower the learning rate "
+                "or look for an update that changed after it was checked"
+            )
+        self._sink.write(span.name, span.start, rounded)
+
+
+def to_integers(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Nearest whole numbers, halves to even; true from a half on."""
+    if dtype.kind == "b":
+        return values >= 0.5
+    limits = np.iinfo(dtype)
+    # float64 cannot hold 2**63 - 1: the next value below is the largest that casts safely.
+    top = np.nextafter(float(limits.max), 0.0) if dtype.itemsize == 8 else float(limits.max)
+    return np.clip(np.rint(values), float(limits.min), top).astype(dtype)

@@ -1,0 +1,306 @@
+"""A model as named arrays in one safetensors body, read and written in blocks.
+
+Promises:
+- A header is bounded and checked before a byte of data is read: names, dtypes, shapes and offsets
+  must describe exactly the bytes that are there. Anything else is a `BadModel` with a reason.
+- Reading fills the caller's buffer and writing takes the caller's block, so memory is one block
+  whatever the size of the model or the number of models.
+- A body written here loads with the `safetensors` package, and the other way round.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from folkmoot.authority.journal import fsync_folder
+
+Array = NDArray[Any]
+
+MAX_HEADER_BYTES = 16 * 1024 * 1024
+MAX_ARRAYS = 65_536
+MAX_NAME = 512
+MAX_DIMENSIONS = 16
+#: One block fits a core's second-level cache: 64 Ki elements is what the summing kernels like best.
+BLOCK = 65_536
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+    "I16": np.dtype("<i2"),
+    "I8": np.dtype("i1"),
+    "U8": np.dtype("u1"),
+    "BOOL": np.dtype("?"),
+}
+NAMES: dict[np.dtype[Any], str] = {dtype: name for name, dtype in DTYPES.items()}
+
+
+class BadModel(ValueError):
+    """A body that is not a model this federation reads; the message says what is wrong."""
+
+
+class ArrayMeta(msgspec.Struct, frozen=True):
+    """One array of a model: its dtype as safetensors spells it, and its shape."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        return DTYPES[self.dtype]
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.numpy.itemsize
+
+
+#: The arrays of a model by name, in the order in which their data is laid out.
+Layout = Mapping[str, ArrayMeta]
+
+
+class Source(Protocol):
+    """A model that can be read in blocks."""
+
+    @property
+    def layout(self) -> Layout: ...
+
+    def read(self, name: str, start: int, out: Array) -> None:
+        """Fill `out` (one-dimensional, of the array's dtype) from flat position `start`."""
+
+    def blocks(self, size: int = BLOCK) -> Iterator[tuple[str, int, Array]]:
+        """Every element once, in layout order, as (name, flat start, values).
+
+        `values` is a view of a buffer that the next step overwrites.
+        """
+
+
+class Sink(Protocol):
+    """A model that is written in blocks; safe to call from several threads."""
+
+    def write(self, name: str, start: int, values: Array) -> None:
+        """Put one-dimensional `values` at flat position `start` of array `name`."""
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+
+
+def layout_of(arrays: Mapping[str, Array]) -> dict[str, ArrayMeta]:
+    """The layout in which `arrays` are written: widest dtype first, then by name.
+
+    Equal models are thus equal bytes, and every array is aligned.
+    """
+    layout = {}
+    for name in sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name)):
+        array = arrays[name]
+        dtype = NAMES.get(array.dtype.newbyteorder("<"))
+        if dtype is None:
+            raise BadModel(
+                f"array {name!r} has dtype {array.dtype}; use one of {', '.join(map(str, NAMES))}"
+            )
+        layout[name] = ArrayMeta(dtype, tuple(array.shape))
+    return layout
+
+
+def encode_header(layout: Layout) -> bytes:
+    """The bytes before the data: a length, then JSON padded so that the data is aligned."""
+    entries, position = {}, 0
+    for name, meta in layout.items():
+        entries[name] = _Entry(meta.dtype, meta.shape, (position, position + meta.nbytes))
+        position += meta.nbytes
+    body = msgspec.json.encode(entries)
+    body += b" " * (-(8 + len(body)) % 64)
+    return len(body).to_bytes(8, "little") + body
+
+
+def decode_header(head: bytes, total: int) -> tuple[dict[str, ArrayMeta], dict[str, int]]:
+    """Layout and absolute data offsets of a body of `total` bytes that begins with `head`."""
+    length = header_length(head[:8], total)
+    if len(head) < 8 + length:
+        raise BadModel(f"the header ends after {len(head)} of {8 + length} bytes")
+    try:
+        raw = msgspec.json.decode(head[8 : 8 + length], type=dict[str, msgspec.Raw])
+        raw.pop("__metadata__", None)
+        entries = {name: msgspec.json.decode(body, type=_Entry) for name, body in raw.items()}
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadModel(f"the header is not a safetensors header: {error}") from None
+    return _checked(entries, 8 + length, total)
+
+
+def header_length(head: bytes, total: int) -> int:
+    """The length of the JSON header, from a body's first eight bytes; refused when absurd."""
+    if len(head) < 8:
+        raise BadModel(f"{len(head)} bytes are too few for a safetensors body")
+    length = int.from_bytes(head, "little")
+    if not 2 <= length <= min(MAX_HEADER_BYTES, total - 8):
+        raise BadModel(f"a header of {length} bytes does not fit a body of {total} bytes")
+    return length
+
+
+def _checked(
+    entries: dict[str, _Entry], data: int, total: int
+) -> tuple[dict[str, ArrayMeta], dict[str, int]]:
+    if not 1 <= len(entries) <= MAX_ARRAYS:
+        raise BadModel(f"{len(entries)} arrays; expected between 1 and {MAX_ARRAYS}")
+    layout, offsets, position = {}, {}, 0
+    for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):
+        _check_entry(name, entry)
+        meta = ArrayMeta(entry.dtype, entry.shape)
+        if entry.data_offsets != (position, position + meta.nbytes):
+            raise BadModel(f"array {name!r} lies at {entry.data_offsets}, expected {position} on")
+        layout[name], offsets[name] = meta, data + position
+        position += meta.nbytes
+    if data + position != total:
+        raise BadModel(f"the header describes {data + position} bytes, the body has {total}")
+    return layout, offsets
+
+
+def _check_entry(name: str, entry: _Entry) -> None:
+    if not 1 <= len(name) <= MAX_NAME:
+        raise BadModel(f"an array name has {len(name)} characters; at most {MAX_NAME}")
+    if entry.dtype not in DTYPES:
+        raise BadModel(f"array {name!r} has dtype {entry.dtype!r}; known: {', '.join(DTYPES)}")
+    if len(entry.shape) > MAX_DIMENSIONS or any(side < 0 for side in entry.shape):
+        raise BadModel(f"array {name!r} has shape {entry.shape}")
+
+
+class ModelFile:
+    """A model in a local file, read in blocks with positioned reads. Close it, or use `with`."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self.nbytes = os.fstat(self._fd).st_size
+            length = header_length(os.pread(self._fd, 8, 0), self.nbytes)
+            self.head = os.pread(self._fd, 8 + length, 0)
+            self.layout, self.offsets = decode_header(self.head, self.nbytes)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def read(self, name: str, start: int, out: Array) -> None:
+        meta = self.layout[name]
+        if out.dtype != meta.numpy or start < 0 or start + out.size > meta.size:
+            raise ValueError(f"block {start}+{out.size} ({out.dtype}) does not fit {name!r} {meta}")
+        view = memoryview(out.data).cast("B") if out.size else memoryview(b"")
+        position, done = self.offsets[name] + start * meta.numpy.itemsize, 0
+        while done < len(view):
+            got = os.preadv(self._fd, [view[done:]], position + done)
+            if got == 0:
+                raise BadModel(f"{self.path.name} ends inside array {name!r}")
+            done += got
+
+    def blocks(self, size: int = BLOCK) -> Iterator[tuple[str, int, Array]]:
+        for name, meta in self.layout.items():
+            buffer = np.empty(min(size, meta.size), meta.numpy)
+            for start in range(0, meta.size, size):
+                values = buffer[: min(size, meta.size - start)]
+                self.read(name, start, values)
+                yield name, start, values
+
+    def arrays(self) -> dict[str, Array]:
+        """Every array as a read-only view of the file: no copy, pages are read when touched."""
+        data = np.memmap(self.path, np.uint8, "r") if self.nbytes else np.empty(0, np.uint8)
+        return {
+            name: data[self.offsets[name] : self.offsets[name] + meta.nbytes]
+            .view(meta.numpy)
+            .reshape(meta.shape)
+            for name, meta in self.layout.items()
+        }
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class ModelWriter:
+    """A model written block by block into `path`, complete and durable only after `commit()`."""
+
+    def __init__(self, path: str | os.PathLike[str], layout: Layout) -> None:
+        self.path, self.layout = Path(path), dict(layout)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # The name that the bucket's listings leave out, as for its own unfinished files.
+        self._partial = self.path.with_name(f"{self.path.name}#{secrets.randbits(48)}")
+        self._fd = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        head = encode_header(self.layout)
+        self.offsets, position = {}, len(head)
+        for name, meta in self.layout.items():
+            self.offsets[name] = position
+            position += meta.nbytes
+        os.pwrite(self._fd, head, 0)
+        self._left = position - len(head)
+        self._lock = threading.Lock()
+
+    def write(self, name: str, start: int, values: Array) -> None:
+        meta = self.layout[name]
+        if values.dtype != meta.numpy or start < 0 or start + values.size > meta.size:
+            raise ValueError(f"block {start}+{values.size} ({values.dtype}) does not fit {name!r}")
+        if values.size:
+            view = memoryview(np.ascontiguousarray(values).data).cast("B")
+            _pwrite_all(self._fd, view, self.offsets[name] + start * meta.numpy.itemsize)
+            with self._lock:
+                self._left -= len(view)
+
+    def commit(self, *, durable: bool = True) -> None:
+        """Make the file appear under its name, whole; with `durable`, past a power cut too."""
+        if self._left != 0:
+            raise ValueError(f"{self.path.name} is written wrongly: {self._left} bytes off")
+        if durable:
+            os.fsync(self._fd)
+        os.close(self._fd)
+        self._fd = -1
+        os.replace(self._partial, self.path)
+        if durable:
+            fsync_folder(self.path.parent)
+
+    def abort(self) -> None:
+        """Forget what was written; harmless after `commit()`."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            self._partial.unlink(missing_ok=True)
+
+
+def save_model(
+    path: str | os.PathLike[str], arrays: Mapping[str, Array], *, durable: bool = True
+) -> None:
+    """Write `arrays` as one body that appears whole or not at all."""
+    writer = ModelWriter(path, layout_of(arrays))
+    try:
+        for name, meta in writer.layout.items():
+            writer.write(name, 0, np.ascontiguousarray(arrays[name], meta.numpy).reshape(-1))
+        writer.commit(durable=durable)
+    finally:
+        writer.abort()
+
+
+def _pwrite_all(fd: int, view: memoryview, position: int) -> None:
+    done = 0
+    while done < len(view):
+        done += os.pwrite(fd, view[done:], position + done)

@@ -1,0 +1,30 @@
+"""The messages of `coordinator.proto`, as classes."""
+
+from pathlib import Path
+from typing import Any
+
+from folkmoot.authority.proto import Described
+
+SERVICE = "folkmoot.federated.Coordinator"
+_DESCRIBED = Described(Path(__file__).with_name("coordinator.proto"))
+_CLASSES = _DESCRIBED.messages
+
+Proof: Any = _CLASSES["Proof"]
+RendezvousRequest: Any = _CLASSES["RendezvousRequest"]
+RendezvousResponse: Any = _CLASSES["RendezvousResponse"]
+HeartbeatRequest: Any = _CLASSES["HeartbeatRequest"]
+HeartbeatResponse: Any = _CLASSES["HeartbeatResponse"]
+StartTrainingRoundRequest: Any = _CLASSES["StartTrainingRoundRequest"]
+StartTrainingRoundResponse: Any = _CLASSES["StartTrainingRoundResponse"]
+EndTrainingRoundRequest: Any = _CLASSES["EndTrainingRoundRequest"]
+EndTrainingRoundResponse: Any = _CLASSES["EndTrainingRoundResponse"]
+StatusRequest: Any = _CLASSES["StatusRequest"]
+StatusResponse: Any = _CLASSES["StatusResponse"]
+
+#: Request and response class of every method.
+METHODS = _DESCRIBED.methods("Coordinator")
+
+#: The State enumeration both ways.
+STATE = _DESCRIBED.enum("State")
+STATE_NAME: dict[int, str] = {number: name for name, number in STATE.items()}
+ACCEPT, LATER = 0, 1

@@ -1,0 +1,136 @@
+"""What every strategy promises: the same files give the same bits, in little memory."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from folkmoot.federated.aggregate import Update, walk
+from folkmoot.federated.aggregate.clipped import Clipped
+from folkmoot.federated.aggregate.fedavg import FedAvg
+from folkmoot.federated.aggregate.fedbuff import FedBuff
+from folkmoot.federated.aggregate.fedopt import FedAdagrad, FedAdam, FedAvgM, FedYogi
+from folkmoot.federated.aggregate.in_memory import combine_arrays
+from folkmoot.federated.aggregate.krum import Krum
+from folkmoot.federated.aggregate.ordered import Median, TrimmedMean
+from folkmoot.federated.aggregate.private import Private
+from folkmoot.federated.aggregate.walk import CombineFailed
+from folkmoot.federated.arrays import ModelFile, ModelWriter, save_model
+
+STRATEGIES = [
+    FedAvg(),
+    FedAvgM(),
+    FedAdagrad(),
+    FedAdam(),
+    FedYogi(),
+    Median(),
+    TrimmedMean(trim=0.2),
+    Krum(byzantine=1, keep=2),
+    Clipped(clip_norm=10.0),
+    FedBuff(),
+    Private(clip_norm=10.0, noise_multiplier=1.0),
+]
+every_strategy = pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda s: type(s).__name__)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A global model and six updates of 300,000 weights, as files."""
+    folder, rng = tmp_path_factory.mktemp("models"), np.random.default_rng(11)
+    shape = (300_001,)
+    for name in ("global", "a", "b", "c", "d", "e", "f"):
+        arrays = {"w": rng.standard_normal(shape, np.float32), "steps": rng.integers(0, 9, 3)}
+        save_model(folder / name, arrays, durable=False)
+    return folder
+
+
+def combine(strategy, files, out, memory=None):
+    """One round from files to files; the bytes it wrote."""
+    base = ModelFile(files / "global")
+    updates = [Update(p, n, ModelFile(files / p), base=base) for n, p in enumerate("abcdef", 1)]
+    writer = ModelWriter(out / "next", base.layout)
+    kept = ModelWriter(
+        out / "memory", strategy.memory_layout(base.layout) or {"none": base.layout["w"]}
+    )
+    recalled = ModelFile(memory) if memory else None
+    try:
+        strategy.combine(base, updates, recalled, writer, kept, b"\x01" * 32)
+        writer.commit(durable=False)
+        if strategy.memory_layout(base.layout):
+            kept.commit(durable=False)
+    finally:
+        writer.abort()
+        kept.abort()
+        for update in updates:
+            update.source.close()
+        base.close()
+    return [path.read_bytes() for path in sorted(out.iterdir())]
+
+
+@every_strategy
+def test_the_same_files_give_the_same_bits_whatever_the_threads(
+    strategy, files, tmp_path, monkeypatch
+):
+    results = []
+    for threads in (1, 2, 4):
+        monkeypatch.setattr(walk, "THREADS", threads)
+        (tmp_path / str(threads)).mkdir()
+        results.append(combine(strategy, files, tmp_path / str(threads)))
+    assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize(
+    "strategy", [FedAvgM(), FedAdam(), FedYogi(), FedAdagrad(), STRATEGIES[-1]]
+)
+def test_a_round_repeated_from_kept_memory_gives_the_same_bits(strategy, files, tmp_path):
+    for name in ("first", "second", "again"):
+        (tmp_path / name).mkdir()
+    combine(strategy, files, tmp_path / "first")
+    second = combine(strategy, files, tmp_path / "second", tmp_path / "first" / "memory")
+    again = combine(strategy, files, tmp_path / "again", tmp_path / "first" / "memory")
+    assert second == again
+
+
+@every_strategy
+def test_memory_does_not_grow_with_participants(strategy, tmp_path):
+    """Forty updates need no more than four, though they are fourteen times what is allowed."""
+    rng = np.random.default_rng(0)
+    save_model(tmp_path / "one", {"w": rng.standard_normal(400_000, np.float32)}, durable=False)
+
+    def peak(count):
+        base = ModelFile(tmp_path / "one")
+        updates = [
+            Update(f"{i:03}", 1, ModelFile(tmp_path / "one"), base=base) for i in range(count)
+        ]
+        writer = ModelWriter(tmp_path / "out", base.layout)
+        layout = strategy.memory_layout(base.layout) or base.layout
+        kept = ModelWriter(tmp_path / "memory", layout)
+        tracemalloc.start()
+        try:
+            strategy.combine(base, updates, None, writer, kept, bytes(32))
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+            writer.abort()
+            kept.abort()
+            for update in updates:
+                update.source.close()
+            base.close()
+
+    few, many = peak(4), peak(40)
+    assert many < max(1.2 * few, 40_000_000)
+    assert many < 40_000_000 < 40 * 1_600_000
+
+
+@every_strategy
+def test_a_round_without_updates_is_an_error_that_says_so(strategy):
+    with pytest.raises(CombineFailed, match="no update was accepted"):
+        strategy.combine(None, [], None, None, None, bytes(32))
+
+
+@every_strategy
+def test_one_participant_alone_is_enough(strategy):
+    base, moved = {"w": np.zeros(3, np.float32)}, {"w": np.ones(3, np.float32)}
+    model = combine_arrays(strategy, base, [(moved, 4)]).model["w"]
+    assert np.isfinite(model).all()
+    assert (model != 0).any()

@@ -1,0 +1,75 @@
+"""An update is counted only when everything about it is right; the reason says what was not."""
+
+import re
+
+import numpy as np
+import pytest
+
+from folkmoot.federated.aggregate import Accepted, Quarantined, Update
+from folkmoot.federated.aggregate.checks import MAX_SAMPLES, check_update
+from folkmoot.federated.aggregate.in_memory import MemoryModel
+from folkmoot.federated.arrays import BLOCK, ModelFile, save_model
+
+GLOBAL = MemoryModel({"w": np.zeros((2, 3), np.float32), "b": np.zeros(3, np.float32)})
+
+
+def update(samples=5, base=GLOBAL, **changes):
+    arrays = {**GLOBAL.arrays, **changes}
+    present = {name: array for name, array in arrays.items() if array is not None}
+    return Update("p", samples, MemoryModel(present), base=base)
+
+
+def test_a_good_update_is_accepted():
+    assert check_update(update(), GLOBAL.layout) == Accepted()
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (update(samples=0), "number_samples is 0"),
+        (update(samples=-3), "number_samples is -3"),
+        (update(samples=MAX_SAMPLES + 1), "number_samples"),
+        (update(b=None), "array 'b' of the global model is missing"),
+        (update(extra=np.zeros(1, np.float32)), "array 'extra' is not in the global model"),
+        (update(w=np.zeros((3, 2), np.float32)), r"shape \(3, 2\)"),
+        (update(w=np.zeros(6, np.float32)), r"shape \(6,\)"),
+        (update(w=np.zeros((2, 3), np.float64)), "dtype F64"),
+        (update(w=np.zeros((2, 3), np.int32)), "dtype I32"),
+        (update(b=np.float32([0, np.nan, 0])), "array 'b' at flat position 1 is nan"),
+        (update(b=np.float32([0, 0, -np.inf])), "array 'b' at flat position 2 is -inf"),
+    ],
+)
+def test_a_bad_update_is_quarantined_with_the_reason(bad, reason):
+    verdict = check_update(bad, GLOBAL.layout)
+    assert isinstance(verdict, Quarantined)
+    assert re.search(reason, verdict.reason)
+
+
+def test_the_initial_round_needs_no_samples_but_never_negative_ones():
+    assert check_update(update(samples=0, base=None), None) == Accepted()
+    assert isinstance(check_update(update(samples=-1, base=None), None), Quarantined)
+
+
+def test_a_name_too_long_for_a_server_optimizer_is_refused_before_it_becomes_the_model():
+    verdict = check_update(update(base=None, **{"x" * 501: np.zeros(1, np.float32)}), None)
+    assert isinstance(verdict, Quarantined)
+
+
+def test_the_last_value_of_a_large_file_is_looked_at(tmp_path):
+    values = np.zeros(2 * BLOCK + 5, np.float32)
+    values[-1] = np.nan
+    save_model(tmp_path / "update", {"w": values}, durable=False)
+    with ModelFile(tmp_path / "update") as source:
+        verdict = check_update(Update("p", 1, source, base=source), source.layout)
+    assert isinstance(verdict, Quarantined)
+    assert f"flat position {2 * BLOCK + 4} is nan" in verdict.reason
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_quarantined_not_fatal(tmp_path):
+    save_model(tmp_path / "update", {"w": np.zeros(BLOCK, np.float32)}, durable=False)
+    with ModelFile(tmp_path / "update") as source:
+        with open(tmp_path / "update", "r+b") as file:
+            file.truncate(1000)
+        verdict = check_update(Update("p", 1, source, base=source), source.layout)
+    assert isinstance(verdict, Quarantined)
+    assert "cannot be read" in verdict.reason
