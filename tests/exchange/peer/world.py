@@ -87,8 +87,9 @@ async def members(
         yield peers
 
 
-async def assemble(peers: list[Peer]) -> None:
-    everybody = roster(peers)
+async def assemble(peers: list[Peer], everybody: dict[bytes, bytes] | None = None) -> None:
+    """Make these members, and wait until they are connected to everybody."""
+    everybody = everybody or roster(peers)
     for peer in peers:
         await peer.members(everybody)
     for peer in peers:

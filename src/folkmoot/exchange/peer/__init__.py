@@ -13,6 +13,7 @@ from folkmoot.exchange.peer.fetch import Unavailable
 from folkmoot.exchange.peer.gossip import Limits
 from folkmoot.exchange.peer.link import Traffic
 from folkmoot.exchange.peer.message import Blob, Message
+from folkmoot.exchange.peer.model import Manifest, Parameter, SharedModel, WrongModel, fetch_model
 from folkmoot.exchange.peer.peer import Peer
 from folkmoot.exchange.peer.rpc import Method, NoAnswer, Refusal
 from folkmoot.exchange.peer.store import StoreFull
@@ -23,16 +24,21 @@ __all__ = [
     "Disconnected",
     "Event",
     "Limits",
+    "Manifest",
     "Message",
     "Method",
     "Misbehaved",
     "NoAnswer",
+    "Parameter",
     "Peer",
     "PeerConfig",
     "Refusal",
+    "SharedModel",
     "StoreFull",
     "Traffic",
     "Turned",
     "Unavailable",
     "Unreachable",
+    "WrongModel",
+    "fetch_model",
 ]

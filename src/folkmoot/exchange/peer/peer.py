@@ -197,6 +197,10 @@ class Peer:
         """Answer a method; the handler gets the asker's key and the question."""
         self._answers.add(method, handler)
 
+    def mute(self, method: Method[Q, A]) -> None:
+        """Answer it no longer."""
+        self._answers.remove(method)
+
     async def ask(self, peer: bytes, method: Method[Q, A], question: Q, seconds: float = 10.0) -> A:
         """Ask a member; raises Refusal, or NoAnswer."""
         link = self._roster.link(peer)

@@ -53,6 +53,9 @@ class Answers:
     def add(self, method: Method[Q, A], handler: Callable[[bytes, Q], Awaitable[A]]) -> None:
         self._known[method.name] = (method, handler)
 
+    def remove(self, method: Method[Q, A]) -> None:
+        self._known.pop(method.name, None)
+
     async def answer(self, asker: bytes, name: str, payload: bytes) -> bytes:
         """The encoded answer; raises Refusal."""
         if name not in self._known:
