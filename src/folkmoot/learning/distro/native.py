@@ -18,9 +18,10 @@ import numpy.typing as npt
 import torch
 
 from folkmoot.learning.distro import kernels, transform
+from folkmoot.learning.distro.orthogonal import orthogonal
 from folkmoot.learning.distro.packing import check_body, pack
 from folkmoot.learning.distro.plan import Group, Plan
-from folkmoot.learning.distro.treatment import NORM, SIGN, Stepping, inverse_rms
+from folkmoot.learning.distro.treatment import NORM, ORTHOGONAL, SIGN, Stepping, inverse_rms
 from folkmoot.learning.distro.wire import Floats, Indices, Section, sections
 
 __all__ = ["apply", "check_body", "compress", "look_ahead", "pack", "put_back"]
@@ -150,9 +151,13 @@ def apply(
 
     def work(b: Batch) -> None:
         x = _mean(b, raw, s)
+        if s.treatment == ORTHOGONAL:
+            chunks = torch.from_numpy(x).view(-1, b.g.w, b.g.h)
+            x = orthogonal(chunks).numpy().reshape(-1)
         transform.inverse(*b.shape, x)
-        scale = rms[b.g.first + b.first : b.g.first + b.last]
-        kernels.treat(b.g.size, s.treatment, x, b.values(moments), scale, scalars)
+        if s.treatment != ORTHOGONAL:
+            scale = rms[b.g.first + b.first : b.g.first + b.last]
+            kernels.treat(b.g.size, s.treatment, x, b.values(moments), scale, scalars)
         kernels.step(b.g.h, b.g.w, *b.where, moved, x, np.float32(s.keep), np.float32(s.lr))
 
     _each(plan, work)
