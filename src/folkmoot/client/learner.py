@@ -91,6 +91,9 @@ class Learner:
         parameters = {name: p.detach() for name, p in self.model.named_parameters()}
         return {**parameters, **_shared(self.method.state_dict())}
 
+    def part_sizes(self) -> dict[str, int]:
+        return {name: part.numel() * part.element_size() for name, part in self.parts().items()}
+
     def leaves(self) -> dict[str, bytes]:
         return {name: statehash.leaf(name, part) for name, part in self.parts().items()}
 

@@ -257,8 +257,9 @@ class Member:
         seconds = time.perf_counter() - began
         self.emit(events.ModelLoaded(action.epoch, source, model_hash.hex(), seconds))
         self._queue.put_nowait(c.Loaded(action.epoch, model_hash))
-        others = {x.id for x in self.machine.state.epoch.clients} - {self.machine.id}
-        if action.checkpoint.source is Source.P2P and others - set(action.holders):
+        state = self.machine.state
+        newcomers = {x.id for x in state.epoch.clients} - set(action.holders) if state else set()
+        if action.checkpoint.source is Source.P2P and newcomers - {self.machine.id}:
             parts = await self._work(self.learner.shared_parts)
             self._unshare()
             self._shared = SharedModel(self.peer, model_hash, parts)
@@ -290,6 +291,7 @@ class Member:
             self.peer,
             action.model_hash,
             holders,
+            self.learner.part_sizes(),
             agreed,
             lambda name, data: self.learner.fits(name, data, leaves),
         )
