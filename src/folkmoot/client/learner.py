@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from folkmoot.core.coordinator import Run
-from folkmoot.core.coordinator.assignment import Share, total
+from folkmoot.core.coordinator.assignment import Share, Span, total
 from folkmoot.core.material import Data, Source
 from folkmoot.core.recipe import Distro
 from folkmoot.learning import checkpoint, method, statehash
@@ -55,6 +55,12 @@ class Learner:
     def _samples(self, source: Source, wrap: bool, shuffle: bool) -> Samples:
         data = Data(source, self.run.model.max_seq_len, shuffle=shuffle, wrap=wrap)
         return open_data(data, self.run.model.seed, self.vocabulary, self._open_url)
+
+    def rehearse(self) -> None:
+        """Train and learn once, on a model that is thrown away: compiles what needs compiling."""
+        worked = self.train(0, (Span(0, 1),), lambda: False)
+        self.learn([worked.payload], 0)
+        self.initialise()
 
     # Getting a model.
 
