@@ -1,8 +1,8 @@
 """A module's trainable parameters and their gradients, each in one flat float32 buffer.
 
 The parameters become views of the buffer, so a kernel that knows offsets reaches all of them
-without a loop over tensors. Build it after the module is on its device; moving or retyping the module
-afterwards would detach it, which `refresh` notices.
+without a loop over tensors. Build it after the module is on its device; moving or retyping the
+module afterwards would detach it, which `refresh` notices.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ class FlatParameters:
         for name, p in zip(self.names, self.parameters, strict=True):
             if p.numel() and p.data_ptr() != at:
                 raise RuntimeError(
-                    f"parameter {name} no longer lives in the method's buffer: the module was moved "
-                    "or retyped after the method was built. Build a new method and load its state."
+                    f"parameter {name} no longer lives in the method's buffer: the module was "
+                    "moved or retyped after the method was built. Build a new method and load "
+                    "its state."
                 )
             at += 4 * p.numel()
 

@@ -215,7 +215,7 @@ def health_all(state: Coordinator, a: int, b: int) -> list[Any]:
 
 def accuse(state: Coordinator, a: int, b: int) -> list[Any]:
     judged = state.epoch.judged
-    places = judged.unattested if judged else ()
+    places = judged.unhealthy if judged else ()
     return [m.HealthCheck(someone(a), tuple(state.epoch.clients[p].id for p in places))]
 
 

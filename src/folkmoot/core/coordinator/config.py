@@ -4,11 +4,14 @@ Times are in seconds. Everything has a default except what only the owner can kn
 """
 
 from collections.abc import Iterator
+from typing import Literal
 
 import msgspec
 
+from folkmoot.core import material
 from folkmoot.core.config import Broken, decode
 from folkmoot.core.quorum import MAX_WITNESSES
+from folkmoot.core.recipe import Distro, Recipe
 from folkmoot.core.schedule import Constant, Schedule
 
 RUN_ID_MAX = 64
@@ -118,19 +121,31 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run trains, as far as its coordinator needs to know."""
+    """What a run trains, on what, and how its members combine what they learn."""
 
     max_seq_len: int = 512
-    # The checkpoint the run begins with; with none, everyone initialises the model from its seed.
+    # The checkpoint the run begins with; with none, everyone initialises the model from `seed`.
     start: str = ""
+    seed: int = 0
     # Where checkpoints are kept (a folder, s3://…, gs://…, az://…, hf://…). With none, the run
     # keeps nothing and can only be handed on from client to client.
     checkpoint: str = ""
+    architecture: material.Model = material.Gpt()
+    data: material.Source | None = None
+    held_out: material.Source | None = None  # for evaluation; with none there is no evaluation
     lr: Schedule = Constant(base_lr=1e-3)
+    method: Recipe = Distro()
+    # Sequences that go through the model at once; 0 is all of a client's share.
+    micro_batch: int = 0
+    precision: Literal["fp32", "bf16"] = "fp32"
 
     def rules(self) -> Iterator[Broken]:
         if not 1 <= self.max_seq_len < 2**31:
             yield Broken("max_seq_len", "must be 1 or more")
+        if self.micro_batch < 0:
+            yield Broken("micro_batch", "must be 0 (all at once) or more")
+        if not 0 <= self.seed < 2**63:
+            yield Broken("seed", "must be 0 or more")
         for name in ("start", "checkpoint"):
             if len(getattr(self, name)) > LOCATION_MAX:
                 yield Broken(name, f"must have at most {LOCATION_MAX} characters")
@@ -146,6 +161,17 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     def rules(self) -> Iterator[Broken]:
         if not 1 <= len(self.run_id) <= RUN_ID_MAX:
             yield Broken("run_id", f"must have 1 to {RUN_ID_MAX} characters")
+        yield from self._delay()
+
+    def _delay(self) -> Iterator[Broken]:
+        """The run's delay is the method's, whether or not the file repeats it there."""
+        method = self.model.method
+        if isinstance(method, Distro):
+            if method.delay not in (self.config.delay, Distro().delay):
+                yield Broken("model", f"method.delay must be config.delay ({self.config.delay})")
+        elif self.config.delay:
+            kind = type(method).__name__
+            yield Broken("config", f"delay must be 0: {kind} learns from a round before the next")
 
     def all_rules(self) -> Iterator[Broken]:
         """The broken rules of the file and all its tables."""

@@ -31,7 +31,8 @@ def halves(n: int) -> Floats:
 def cosines(n: int) -> Floats:
     """The unscaled DCT-II as a matrix, [frequency, position]; used for odd lengths."""
     frequency, position = np.mgrid[0:n, 0:n]
-    return np.cos(((2 * position + 1) * frequency % (4 * n)) * (np.pi / (2 * n))).astype(np.float32)
+    angles = ((2 * position + 1) * frequency % (4 * n)) * (np.pi / (2 * n))
+    return np.asarray(np.cos(angles), dtype=np.float32)
 
 
 @lru_cache(maxsize=256)

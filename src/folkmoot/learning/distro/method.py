@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
+from types import ModuleType
 
 import msgspec
 import numpy as np
@@ -29,6 +31,15 @@ from folkmoot.learning.distro.treatment import stepping
 from folkmoot.learning.distro.wire import Floats, Indices
 from folkmoot.learning.flat import FlatParameters, norm
 from folkmoot.learning.method import Closure, Contribution, Refusal, refuse_bad
+
+
+def _kernels(device: torch.device) -> ModuleType:
+    """Compiled ones on a CPU; plain torch elsewhere, and where numba is not installed."""
+    if device.type != "cpu" or find_spec("numba") is None:
+        return pure
+    from folkmoot.learning.distro import native
+
+    return native
 
 
 class InFlight(msgspec.Struct, frozen=True, eq=False):
@@ -47,7 +58,7 @@ class DistroMethod:
         self.recipe = validated(recipe)
         self.flat = FlatParameters(module)
         self.plan = make_plan(self.flat.shapes, recipe.chunk, recipe.k, recipe.bits)
-        self.kernels = pure
+        self.kernels = _kernels(self.flat.weights.device)
         self.momentum = torch.zeros_like(self.flat.weights)
         adam = recipe.treatment == "adam"
         self.second = torch.zeros_like(self.flat.weights) if adam else None

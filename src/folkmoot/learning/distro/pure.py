@@ -11,7 +11,7 @@ import torch
 from folkmoot.learning.distro import wire
 from folkmoot.learning.distro.dct import dct_chunks, idct_chunks
 from folkmoot.learning.distro.plan import Group, Plan, Slot, as_matrices
-from folkmoot.learning.distro.treatment import NORM, Stepping, treat
+from folkmoot.learning.distro.treatment import NORM, Stepping, inverse_rms, treat
 from folkmoot.learning.distro.wire import Floats, Indices, check_body, pack
 
 __all__ = ["apply", "check_body", "compress", "look_ahead", "pack", "put_back"]
@@ -121,15 +121,8 @@ def apply(
 
 
 def _inverse_rms(plan: Plan, coefficients: torch.Tensor) -> torch.Tensor:
-    """Per chunk, 1 / rms over its whole parameter. The transform is orthonormal, so coefficients
-    have the norm of what they stand for; they are summed in float64 from first to last."""
     squares = np.zeros(len(plan.owner))
     for g in plan.groups:
         c = _coefficients(coefficients, g).cpu().numpy().astype(np.float64)
         squares[g.first : g.first + g.count] = np.cumsum(c * c, axis=1)[:, -1]
-    per_slot = np.zeros(len(plan.slots), np.float32)
-    for position, slot in enumerate(plan.slots):
-        total = np.cumsum(squares[slot.first : slot.first + slot.chunks])[-1]
-        values = slot.chunks * plan.groups[slot.group].size
-        per_slot[position] = 0.0 if total == 0.0 else 1.0 / np.sqrt(total / values)
-    return torch.from_numpy(per_slot[plan.owner]).to(coefficients.device)
+    return torch.from_numpy(inverse_rms(plan, squares)).to(coefficients.device)

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from folkmoot.core.recipe import Distro
+from folkmoot.learning.distro.plan import Plan
 
 SIGN, ADAM, NORM = 0, 1, 2
 NUMBER = {"sign": SIGN, "adam": ADAM, "norm": NORM}
@@ -68,4 +70,20 @@ def treat(
         return x * inverse_rms
     assert second is not None
     second.mul_(s.beta2).add_((x * x) * s.fresh)
-    return x / (torch.sqrt(second * s.unbias) + s.eps)
+    # torch's float32 root goes through a vector library that rounds some results the other way;
+    # taken in float64 and rounded once, it is the correctly rounded one everywhere.
+    root = torch.sqrt((second * s.unbias).double()).float()
+    return x / (root + s.eps)
+
+
+def inverse_rms(plan: Plan, squares: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    """Per chunk, 1 / rms over its whole parameter, from every chunk's sum of squares.
+
+    The transform is orthonormal, so coefficients have the norm of what they stand for. Sums run
+    from the first to the last term (`cumsum` does; `sum` may not), so that all clients agree."""
+    per_slot = np.zeros(len(plan.slots), np.float32)
+    for position, slot in enumerate(plan.slots):
+        total = np.cumsum(squares[slot.first : slot.first + slot.chunks])[-1]
+        values = slot.chunks * plan.groups[slot.group].size
+        per_slot[position] = 0.0 if total == 0.0 else 1.0 / np.sqrt(total / values)
+    return per_slot[plan.owner]

@@ -30,6 +30,7 @@ VERSION = 1
 HEADER = 12
 AMPLITUDE_LIMIT = 2.0**40
 """Far beyond any gradient, and small enough that no sum or square of them overflows."""
+_EXPONENT_LIMIT = 127 + 40
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -155,31 +156,37 @@ def check_frame(plan: Plan, payload: bytes) -> Refusal | None:
     return None
 
 
+def check_padding(plan: Plan, raw: Bytes, g: Group, at: Section) -> Refusal | None:
+    entries = g.count * g.k
+    for end, used in (
+        (at.indices, g.count),
+        (at.amplitudes, entries * g.index_bits),
+        (at.end, entries * plan.bits),
+    ):
+        if used % 8 and raw[end - 1] >> (used % 8):
+            where = f"chunks of {g.h} × {g.w}"
+            return Refusal("padding", f"{where}: unused bits before byte {end} are not zero")
+    return None
+
+
 def _check_group(plan: Plan, raw: Bytes, g: Group, at: Section) -> Refusal | None:
     where = f"chunks of {g.h} × {g.w}"
-    entries = g.count * g.k
-    for start, end, used in (
-        (at.silent, at.indices, g.count),
-        (at.indices, at.amplitudes, entries * g.index_bits),
-        (at.amplitudes, at.end, entries * plan.bits),
-    ):
-        if end > start and used % 8 and raw[end - 1] >> (used % 8):
-            return Refusal("padding", f"{where}: unused bits before byte {end} are not zero")
+    if (refusal := check_padding(plan, raw, g, at)) is not None:
+        return refusal
     indices = _group_indices(raw, g, at)
     if indices.size and int(indices.max()) >= g.size:
         return Refusal("index", f"{where}: index {int(indices.max())} is out of range")
     if (np.diff(indices, axis=1) <= 0).any():
         return Refusal("index", f"{where}: indices of a chunk do not ascend")
-    silent = np.unpackbits(raw[at.silent : at.indices], bitorder="little")[: g.count] == 1
     amplitudes = raw[at.amplitudes : at.end]
     if plan.bits == 16:
-        exponent = (amplitudes.view("<u2") >> 7) & 0xFF
-        if (exponent > 127 + 40).any():
+        said = amplitudes.view("<u2")
+        if (((said >> 7) & 0xFF) > _EXPONENT_LIMIT).any():
             return Refusal("amplitude", f"{where}: an amplitude is not finite or beyond 2^40")
-        said = amplitudes.view("<u2").reshape(g.count, g.k) != 0
     else:
-        bits = np.unpackbits(amplitudes, bitorder="little")[:entries]
-        said = bits.reshape(g.count, g.k) != 0
-    if said[silent].any() or (indices[silent] != np.arange(g.k)).any():
+        said = np.unpackbits(amplitudes, bitorder="little")[: g.count * g.k]
+    silent = np.unpackbits(raw[at.silent : at.indices], bitorder="little")[: g.count] == 1
+    wrong = (said.reshape(g.count, g.k) != 0) | (indices != np.arange(g.k))
+    if wrong[silent].any():
         return Refusal("silent", f"{where}: a silent chunk says something")
     return None
