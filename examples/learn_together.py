@@ -16,7 +16,6 @@ import sysconfig
 import time
 from pathlib import Path
 
-import torch
 from learning_curve import CtrlC, Curve, Display
 
 from folkmoot.core.material import Data, Gpt, TokenFiles
@@ -30,6 +29,7 @@ from folkmoot.learning.data.tokenizer import Tokenizer, load
 from folkmoot.learning.evaluate import Evaluation
 from folkmoot.learning.gradients import loss_and_gradients
 from folkmoot.learning.models import build
+from folkmoot.learning.statehash import state_hash
 
 RECIPE: Recipe = Distro()
 BASE_LR = 2e-3
@@ -104,11 +104,9 @@ def apply(clients: list[Client], payloads: list[bytes], step: int, lr: float) ->
     """Everyone takes in what everyone sent, and must end with the same weights."""
     for client in clients:
         client.method.apply(payloads, step, lr)
-    first = list(clients[0].model.parameters())
-    for client in clients[1:]:
-        others = client.model.parameters()
-        if not all(torch.equal(a, b) for a, b in zip(first, others, strict=True)):
-            raise AssertionError(f"client {client.number} diverged in round {step}")
+    hashes = {state_hash(client.model).root for client in clients}
+    if len(hashes) > 1:
+        raise AssertionError(f"the clients' models differ after round {step}")
 
 
 def finish(
