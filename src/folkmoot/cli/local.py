@@ -21,6 +21,7 @@ class LocalRun:
         self.server: subprocess.Popen[bytes] | None = None
         self.clients: dict[str, subprocess.Popen[bytes]] = {}
         self._next = 1
+        self._known: set[str] = set()  # clients whose end is known
 
     def __enter__(self) -> Self:
         return self
@@ -60,6 +61,7 @@ class LocalRun:
 
     def rejoin(self, name: str) -> None:
         """Start a client by name, with the key it had if it was there before."""
+        self._known.discard(name)
         self.clients[name] = self._start(
             name,
             "join",
@@ -71,12 +73,20 @@ class LocalRun:
 
     def kill(self, name: str) -> None:
         """End a client as a power cut would."""
+        self._known.add(name)
         self.clients[name].send_signal(signal.SIGKILL)
         self.clients[name].wait()
 
     def running(self) -> int:
         """How many clients are at work."""
         return sum(process.poll() is None for process in self.clients.values())
+
+    def fallen(self) -> list[str]:
+        """Clients that ended with an error since the last call, not killed by us."""
+        ended = [n for n, p in self.clients.items() if p.poll() not in (None, 0)]
+        new = [name for name in ended if name not in self._known]
+        self._known.update(new)
+        return new
 
     def output(self, name: str) -> str:
         """The last lines that a process printed."""

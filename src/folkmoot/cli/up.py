@@ -36,10 +36,11 @@ def up(
             for _ in range(clients):
                 local.join()
             try:
-                watch(local, run)
+                picture = watch(local, run)
             except KeyboardInterrupt:
                 typer.echo("stopping; run the same command again to go on")
-        sum_up(home, run)
+                return
+            sum_up(picture, home, run)
 
 
 def watch(local: Any, run: Any, each: Any = lambda picture: None) -> Any:
@@ -52,6 +53,8 @@ def watch(local: Any, run: Any, each: Any = lambda picture: None) -> Any:
         while local.running():
             view.refresh()
             each(picture)
+            for name in local.fallen():
+                picture.note(f"{name} ended by itself:\n{local.output(name)}", "left")
             time.sleep(0.2)
             if local.server.poll() is not None:
                 raise RuntimeError(f"the server ended:\n{local.output('server')}")
@@ -62,13 +65,10 @@ def watch(local: Any, run: Any, each: Any = lambda picture: None) -> Any:
     return picture
 
 
-def sum_up(folder: Path, run: Any) -> None:
-    """What a run came to, from its logs."""
-    from folkmoot.observe.picture import Picture
+def sum_up(picture: Any, folder: Path, run: Any) -> None:
+    """What a run came to."""
     from folkmoot.observe.plot import plot_loss
 
-    picture = Picture(folder)
-    picture.update()
     losses = picture.losses()
     if not losses:
         return

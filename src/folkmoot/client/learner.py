@@ -19,6 +19,7 @@ from folkmoot.core.material import Data, Source
 from folkmoot.core.recipe import Distro
 from folkmoot.learning import checkpoint, method, statehash
 from folkmoot.learning.data import OpenUrl, Samples, open_data
+from folkmoot.learning.data.tokenizer import load as load_tokenizer
 from folkmoot.learning.evaluate import Evaluation, Score
 from folkmoot.learning.gradients import loss_and_gradients
 from folkmoot.learning.method import Refusal
@@ -50,6 +51,8 @@ class Learner:
         self.data = self._samples(run.model.data, wrap=True, shuffle=True)
         held_out = run.model.held_out
         self.held_out = self._samples(held_out, wrap=False, shuffle=False) if held_out else None
+        name = run.model.tokenizer or getattr(run.model.data, "tokenizer", "")
+        self.tokenizer = load_tokenizer(name) if name else None
         self.initialise()
 
     def _samples(self, source: Source, wrap: bool, shuffle: bool) -> Samples:
@@ -164,9 +167,13 @@ class Learner:
 
     def save(self, store: checkpoint.Store, step: int, stopped: Callable[[], bool]) -> str:
         """Store the model, whole; the checkpoint's name."""
-        state = _shared(self.method.state_dict())
         return checkpoint.save(
-            store, step, self.model, state=state, progress={"step": step}, stopped=stopped
+            store,
+            step,
+            self.model,
+            tokenizer=self.tokenizer,
+            state=_shared(self.method.state_dict()),
+            stopped=stopped,
         )
 
 

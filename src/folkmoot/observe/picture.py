@@ -48,6 +48,7 @@ class Picture:
         self.marks: list[Mark] = []
         self.checkpoint = ""
         self.trail: deque[str] = deque(maxlen=8)
+        self._noted: list[str] = []
         self._begun: float | None = None
         self._last = 0.0
 
@@ -57,7 +58,7 @@ class Picture:
 
     def update(self) -> list[str]:
         """Take in what was written since the last call; what happened, in words."""
-        said: list[str] = []
+        said, self._noted = self._noted, []
         for event in self._server.new():
             said += self._time(event, self._from_server(event))
         for path in sorted(self.folder.glob("client-*/events.jsonl")):
@@ -130,6 +131,11 @@ class Picture:
             case "Ended":
                 client.gone, client.state = True, "ended"
         return None
+
+    def note(self, text: str, mark: str) -> None:
+        """Something done to the run from outside."""
+        self.marks.append(Mark(self.step, mark))
+        self._noted.append(f"{self.seconds:7.1f} s  {text}")
 
     def losses(self) -> list[tuple[int, float]]:
         """(step, mean training loss) in order."""

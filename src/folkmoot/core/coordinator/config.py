@@ -133,6 +133,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     architecture: material.Model = material.Gpt()
     data: material.Source | None = None
     held_out: material.Source | None = None  # for evaluation; with none there is no evaluation
+    tokenizer: str = ""  # stored with checkpoints: "bytes" or a file; none for prepared tokens
     lr: Schedule = Constant(base_lr=1e-3)
     method: Recipe = Distro()
     # Sequences that go through the model at once; 0 is all of a client's share.
