@@ -8,7 +8,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -397,7 +397,13 @@ def play(run: Run, steps: list[Step]) -> None:
             state = check(state, message, now, 3 * number + a, ledger)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# No `explain` phase: it takes minutes over a list of this length and says little.
+@settings(
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+)
 @given(runs(), STEPS)
 def test_no_list_of_messages_breaks_a_claim(run: Run, steps: list[Step]) -> None:
     play(run, steps)
