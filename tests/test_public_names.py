@@ -21,6 +21,11 @@ PUBLIC = {
         "Advert FINISHED ROUND Rules STANDBY State Task"
         " admits advert apply begin canonical restore task"
     ),
+    "folkmoot.exchange.peer": (
+        "Blob Connected Disconnected Event Limits Manifest Message Method Misbehaved NoAnswer"
+        " Parameter Peer PeerConfig Refusal SharedModel StoreFull Traffic Turned Unavailable"
+        " Unreachable WrongModel fetch_model"
+    ),
     "folkmoot.learning.data": "DataError OpenUrl Provider Samples open_data",
     "folkmoot.learning.distro": "DistroMethod",
     "folkmoot.learning.models": "GPT Precision best_device build compute_type logits",

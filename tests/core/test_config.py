@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.core.config import Broken, ConfigError, Problem, decode
+from folkmoot.core.config import Broken, ConfigError, Problem, all_broken, decode
 from folkmoot.core.toml_lines import Path, key_lines
 
 
@@ -188,6 +188,20 @@ def test_a_syntax_error_has_its_line(text: str, line: int) -> None:
     [(key, found, reason, _)] = problems(text)
     assert (key, found) == ("(syntax)", line)
     assert reason.startswith("not TOML: ")
+
+
+def test_numbers_that_are_not_the_same_everywhere_are_refused() -> None:
+    text = f"""title = "t"
+box = {{ width = {2**64}, height = {2**65} }}
+sources = [{{ name = "x", weight = nan }}]
+"""
+    assert [(key, reason) for key, _, reason, _ in problems(text)] == [
+        ("box.height", "must fit into 64 bits"),
+        ("box.width", "must fit into 64 bits"),
+        ("sources[0].weight", "must be a finite number"),
+    ]
+    made = Whole(title="t", box=Box(width=1), sources=(Source("x", float("inf")),))
+    assert list(all_broken(made)) == [Broken("sources.weight", "must be a finite number")]
 
 
 def test_a_problem_reads_as_a_sentence() -> None:

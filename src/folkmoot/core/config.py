@@ -7,6 +7,7 @@ together with the type checks, on every field that decoded. Pure: text in, struc
 """
 
 import difflib
+import math
 import re
 import tomllib
 import types
@@ -81,6 +82,29 @@ def settle_floats(struct: msgspec.Struct) -> None:
             msgspec.structs.force_setattr(struct, field.name, value)
 
 
+def all_broken(struct: msgspec.Struct, path: str = "") -> Iterator[Broken]:
+    """The broken rules of a struct and of those in it, for one that was not read from a file."""
+    for name, reason in _rules(struct):
+        yield Broken(path + name, reason)
+    for name in struct.__struct_fields__:
+        value = getattr(struct, name)
+        if reason := _beyond(value):
+            yield Broken(path + name, reason)
+        parts = value if isinstance(value, list | tuple) else (value,)
+        for part in parts:
+            if isinstance(part, msgspec.Struct):
+                yield from all_broken(part, f"{path}{name}.")
+
+
+def _beyond(value: Any) -> str:
+    """What keeps a number from being the same everywhere, if anything does."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "must be a finite number"
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return "must fit into 64 bits"
+    return ""
+
+
 class _Walker:
     """Decodes field by field and goes on after a bad one, so that all are found."""
 
@@ -141,7 +165,10 @@ class _Walker:
             parts = [self.value((*path, str(k)), part, element) for k, part in enumerate(value)]
             return get_origin(into)(part for part in parts if part is not None)
         try:
-            return msgspec.convert(value, into)
+            converted = msgspec.convert(value, into)
+            if reason := _beyond(converted):
+                self.report(path, reason)
+            return converted
         except msgspec.ValidationError as error:
             expected = str(error).split(" - at `")[0].split(", got ")[0].replace("`", "")
             self.report(path, f"{expected[0].lower()}{expected[1:]}, got {value!r}")

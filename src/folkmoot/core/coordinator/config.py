@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from folkmoot.core import material
-from folkmoot.core.config import Broken, decode, settle_floats
+from folkmoot.core.config import Broken, all_broken, decode, settle_floats
 from folkmoot.core.quorum import MAX_WITNESSES
 from folkmoot.core.recipe import Distro, Recipe
 from folkmoot.core.schedule import Constant, Schedule
@@ -194,10 +194,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     def all_rules(self) -> Iterator[Broken]:
         """The broken rules of the file and all its tables."""
-        yield from self.rules()
-        yield from self.config.rules()
-        yield from self.model.rules()
-        yield from self.model.lr.rules()
+        yield from all_broken(self)
 
 
 def decode_run(text: str, name: str = "run.toml") -> Run:
