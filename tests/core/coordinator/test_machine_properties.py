@@ -10,7 +10,7 @@ from hashlib import sha256
 from math import floor
 from typing import Any, NamedTuple
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -432,9 +432,7 @@ def play(run: Run, steps: list[Step]) -> None:
 
 # No `explain` phase: it takes minutes over a list of this length and says little.
 @settings(
-    max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=100,
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
 )
 @given(runs(), STEPS)
