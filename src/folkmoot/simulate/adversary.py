@@ -19,7 +19,7 @@ from folkmoot.core.coordinator.commitment import commitment_hash
 from folkmoot.core.coordinator.health import participant_item
 from folkmoot.core.coordinator.state import Coordinator, Round
 from folkmoot.simulate import reference
-from folkmoot.simulate.audit import Model
+from folkmoot.simulate.audit import Model, ModelStored
 from folkmoot.simulate.client import Client
 
 WITNESS_LIES = (
@@ -54,8 +54,8 @@ class Liar(Client):
         super().__init__(*args)
         random: Random = self.loop.random
         self.lies = {
-            *random.sample(WITNESS_LIES, random.randint(0, 3)),
-            *random.sample(OTHER_LIES, random.randint(1, 4)),
+            *random.sample(WITNESS_LIES, random.randint(1, 4)),
+            *random.sample(OTHER_LIES, random.randint(2, 5)),
         }
 
     def reform(self) -> None:
@@ -161,8 +161,10 @@ class Liar(Client):
         if not self.lie("reports a checkpoint that is not there"):
             super()._store(view, place, again)
             return
-        # What is at that place, if anything, was stored by someone, sometime, and is not the model.
-        where = self.loop.random.choice([*self.audit.stored, f"{view.run.model.checkpoint}/none"])
+        # Nothing; or another model, stored by someone some time ago, or by the liar just now.
+        own = f"{view.run.model.checkpoint}/lie-{self.id.hex()[:8]}"
+        self.audit.tell(ModelStored(own, WRONG_MODEL, "1"))
+        where = self.loop.random.choice([*self.audit.stored, own, f"{own}-nothing"])
         found = self.audit.stored.get(where)
         name = found.hash if found else view.model_hash
         self.submit(m.OpportunisticCooldown(self.id, view.epoch_number, where, name))

@@ -25,7 +25,7 @@ def draw_run(loop: Loop, clients: int) -> Run:
     fewest = random.randint(1, max(1, clients - 1))
     by_rounds = random.random() < 0.7
     config = CoordinatorConfig(
-        total_steps=random.randint(2, 8),
+        total_steps=random.randint(2, 9),
         min_clients=fewest,
         init_min_clients=random.choice((None, min(clients, fewest + 1))),
         max_clients=random.choice((10_000, 10_000, clients + 2)),
@@ -58,7 +58,7 @@ class RunWorld:
         self.shell = Shell(self.loop, self.network, self.audit)
         self.calm = False  # whether everything works and everyone is honest by now
         self.faults_end = 0
-        liars = random.choice((0, 0, 1, 1, 2))
+        liars = random.choice((0, 0, 1, 2, 2))
         self.peers: dict[bytes, Client] = {}
         for at in range(count):
             kind = Liar if at < liars else Client
