@@ -15,6 +15,7 @@ from folkmoot.exchange.peer import wire
 from folkmoot.exchange.peer.link import Link, read_frame
 from folkmoot.exchange.peer.pieces import SHARE, Lie, Pieces
 from folkmoot.exchange.peer.requests import request
+from folkmoot.exchange.peer.trouble import in_words
 
 FIRST_RETRY, LAST_RETRY = 0.1, 2.0
 SLOWEST = 20_000
@@ -94,7 +95,7 @@ class Download:
                 self._said[peer] = f"it sent {error}"
                 self._blame(peer, f"it sent {error}")
             except (_Miss, TimeoutError, IrohError) as error:
-                self._said[peer] = _sentence(error)
+                self._said[peer] = in_words(error)
                 later.append(peer)
 
     async def _stop(self) -> None:
@@ -191,11 +192,3 @@ def _measure(link: Link, got: int, seconds: float) -> None:
     if got >= PIECE and seconds > 0:
         rate = got / seconds
         link.rate = rate if not link.rate else (link.rate + rate) / 2
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "it stalled"
-    if isinstance(error, IrohError):
-        return f"the connection broke: {error.message()[:100]}"
-    return str(error)

@@ -17,6 +17,7 @@ from iroh import BiStream, Connection, IrohError, RecvStream, SendStream
 from folkmoot.exchange.peer import wire
 from folkmoot.exchange.peer.config import PeerConfig
 from folkmoot.exchange.peer.pace import Bucket
+from folkmoot.exchange.peer.trouble import in_words
 
 IP_AND_UDP_HEADER = 28
 """Bytes that IPv4 and UDP add to every datagram."""
@@ -152,7 +153,7 @@ class Link:
                 Code.Stalled, f"it let {self._config.stall:g} s pass in the middle of a frame"
             )
         except IrohError as error:
-            self.close(Code.Bye, f"a stream broke: {error.message()[:100]}")
+            self.close(Code.Bye, f"a stream broke: {in_words(error)}")
 
     async def _write(self) -> None:
         assert self._send is not None

@@ -18,6 +18,7 @@ from folkmoot.exchange.peer.config import PeerConfig
 from folkmoot.exchange.peer.link import Link, read_frame
 from folkmoot.exchange.peer.rpc import Answers, NoAnswer, Refusal
 from folkmoot.exchange.peer.store import Store
+from folkmoot.exchange.peer.trouble import in_words
 
 log = logging.getLogger(__name__)
 CANCELLED = 1
@@ -107,7 +108,7 @@ async def call(link: Link, name: str, payload: bytes, seconds: float, limit: int
     except TimeoutError as error:
         raise NoAnswer(f"no answer to {name!r} within {seconds:g} s") from error
     except IrohError as error:
-        raise NoAnswer(f"the connection broke: {error.message()[:200]}") from error
+        raise NoAnswer(f"the connection broke: {in_words(error)}") from error
     except wire.Malformed as error:
         raise NoAnswer(f"it sent {error}") from error
     if isinstance(reply, wire.Refused):
