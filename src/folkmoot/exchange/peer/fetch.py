@@ -13,7 +13,7 @@ from iroh import IrohError, RecvStream
 from folkmoot.core.content import NAME_BYTES, PIECE, piece_count
 from folkmoot.exchange.peer import wire
 from folkmoot.exchange.peer.link import Link, read_frame
-from folkmoot.exchange.peer.pieces import SHARE, Lie, Pieces
+from folkmoot.exchange.peer.pieces import Lie, Pieces
 from folkmoot.exchange.peer.requests import request
 from folkmoot.exchange.peer.trouble import in_words
 
@@ -22,7 +22,8 @@ SLOWEST = 20_000
 """Bytes a second: whoever is slower than this is as good as stalled."""
 DRIP = 4096
 """Bytes that must come in half of `stall`, or the provider is stalled now, not only slow."""
-EVERYTHING = 1 << 32
+FEW, EVERYTHING = 4, 1 << 32
+"""Pieces to ask for along with the outline: others wait for it, or there are none."""
 OUTLINE_LIMIT = 64 << 20
 
 
@@ -129,7 +130,7 @@ class Download:
         if self.pieces is None:
             async with self._outlining:
                 if self.pieces is None:
-                    await self._begin(link, EVERYTHING if alone else SHARE)
+                    await self._begin(link, EVERYTHING if alone else FEW)
         assert self.pieces is not None
         while span := self.pieces.take(len(self._busy)):
             get = wire.Get(self.name, *span, outline=False)

@@ -61,12 +61,15 @@ async def _send_content(stream: BiStream, get: wire.Get, store: Store, config: P
 
 async def _reply(asker: bytes, call: wire.Call, answers: Answers, config: PeerConfig) -> bytes:
     try:
-        payload = await answers.answer(asker, call.name, call.payload)
+        async with asyncio.timeout(config.answer_time):
+            payload = await answers.answer(asker, call.name, call.payload)
         reply = wire.encode(wire.Answer(payload))
         if len(reply) > config.call_limit:
             raise Refusal(f"the answer has {len(reply)} bytes, over the limit")
     except Refusal as refusal:
         return wire.encode(wire.Refused(str(refusal)[:400]))
+    except TimeoutError:
+        return wire.encode(wire.Refused("it took too long"))
     except Exception:
         log.exception("answering %r failed", call.name)
         return wire.encode(wire.Refused("it failed"))
