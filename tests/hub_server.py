@@ -7,9 +7,6 @@ import base64
 import hashlib
 import http.server
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from urllib.parse import unquote
 
 
@@ -120,15 +117,3 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def tree_entry(name: str, content: bytes) -> dict[str, object]:
     return {"type": "file", "path": name, "size": len(content),
             "oid": hashlib.sha1(content).hexdigest()}  # fmt: skip
-
-
-@contextmanager
-def serve(token: str) -> Iterator[HubServer]:
-    with HubServer(token) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()

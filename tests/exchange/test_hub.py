@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-import hub_server
 from folkmoot.core.material import Gpt
 from folkmoot.exchange import hub
 from folkmoot.exchange.bucket import Bucket, BucketError, Denied, Missing, NotPossible
 from folkmoot.learning.checkpoint import fetch, latest, save
 from folkmoot.learning.data.tokenizer import byte_tokenizer
 from folkmoot.learning.models import build
+from hub_server import HubServer
+from servers import serving
 
 
 @pytest.fixture
@@ -20,7 +21,8 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator:
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     monkeypatch.setenv("HF_TOKEN", "hf_right")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    with hub_server.serve("hf_right") as running:
+    running = HubServer("hf_right")
+    with serving(running):
         yield running
 
 
