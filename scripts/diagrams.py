@@ -1,7 +1,7 @@
 """Draw the diagrams in README.md and ARCHITECTURE.md from the machines' tables.
 
-    python scripts/diagrams.py           rewrite them
-    python scripts/diagrams.py --check   fail when they have drifted
+python scripts/diagrams.py           rewrite them
+python scripts/diagrams.py --check   fail when they have drifted
 """
 
 import re
