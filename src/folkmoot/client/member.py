@@ -46,6 +46,8 @@ Emit = Callable[[msgspec.Struct], None]
 
 # Peers keep and answer for the rounds that a state tells of; a round's number orders them all.
 EPOCH_ROUNDS = 1 << 20
+# How long to wait for a holder of the model to connect, and before asking again, in seconds.
+CONNECT_TIME, RETRY_TIME = 5.0, 0.5
 # How often a model is scored on held-out text, in steps, and on how much of it.
 EVALUATE_EVERY = 10
 EVALUATED_SEQUENCES = 16
@@ -290,14 +292,24 @@ class Member:
             return statehash.root(leaves) == action.model_hash
 
         holders = [h for h in action.holders if h != self.machine.id]
-        parts = await fetch_model(
-            self.peer,
-            action.model_hash,
-            holders,
-            self.learner.part_sizes(),
-            agreed,
-            lambda name, data: self.learner.fits(name, data, leaves),
-        )
+        deadline = time.monotonic() + self.learner.run.config.warmup_time
+        while True:
+            await self.peer.connected(holders[:1], CONNECT_TIME)
+            try:
+                parts = await fetch_model(
+                    self.peer,
+                    action.model_hash,
+                    holders,
+                    self.learner.part_sizes(),
+                    agreed,
+                    lambda name, data: self.learner.fits(name, data, leaves),
+                )
+                break
+            except (Unavailable, WrongModel):
+                # Holders may still be connecting to us, or making their copy.
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(RETRY_TIME)
         await self._work(self.learner.adopt, parts)
 
     def _stored(self, location: str) -> Path:
