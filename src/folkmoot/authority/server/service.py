@@ -49,6 +49,7 @@ class Service:
         self._nonces = signing.Nonces()
         self._changes: list[tuple[int, bytes]] = []
         self._newest = (keeper.version, keeper.view)
+        self._encoded = (-1, b"")
         self._moved = asyncio.Condition()
 
     def register(self, server: grpc.aio.Server) -> None:
@@ -100,21 +101,28 @@ class Service:
         await self._authenticate("Watch", request, context)
         self.watchers += 1
         try:
-            version, state = self._newest
-            yield wire.Change(version=version, snapshot=encode(state))
+            version = self._newest[0]
+            yield self._snapshot()
             while True:
                 async with self._moved:
                     await self._moved.wait_for(lambda: self._newest[0] != version)  # noqa: B023
                     behind = self._newest[0] - version
                     pending = self._changes[-behind:] if behind <= len(self._changes) else []
-                    newest = self._newest
+                    newest = self._newest[0]
                 if not pending:
-                    version, state = newest
-                    yield wire.Change(version=version, snapshot=encode(state))
+                    version = newest
+                    yield self._snapshot()
                 for version, delta in pending:
                     yield wire.Change(version=version, delta=delta)
         finally:
             self.watchers -= 1
+
+    def _snapshot(self) -> Any:
+        """The newest state, encoded once however many ask for it."""
+        version, state = self._newest
+        if self._encoded[0] != version:
+            self._encoded = (version, encode(state))
+        return wire.Change(version=version, snapshot=self._encoded[1])
 
     async def publish(self) -> None:
         """Turn the keeper's new views into changes, until cancelled."""
