@@ -46,7 +46,11 @@ Emit = Callable[[msgspec.Struct], None]
 
 # Peers keep and answer for the rounds that a state tells of; a round's number orders them all.
 EPOCH_ROUNDS = 1 << 20
-EVALUATED_SEQUENCES = 32
+# How long to wait for a holder of the model to connect, and before asking again, in seconds.
+CONNECT_TIME, RETRY_TIME = 5.0, 0.5
+# How often a model is scored on held-out text, in steps, and on how much of it.
+EVALUATE_EVERY = 10
+EVALUATED_SEQUENCES = 16
 
 
 class Wanted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -85,11 +89,12 @@ class Member:
         self._epoch_tasks: set[asyncio.Task[Any]] = set()
         self._stop_training = False
         self._stop_storing = False
-        self._payloads: dict[bytes, bytes] = {}  # by commitment
+        self._payloads: dict[bytes, tuple[int, bytes]] = {}  # (round, bytes) by commitment
         self._messages: dict[bytes, Message] = {}
         self._shared: SharedModel | None = None
         self._results_sent = 0
         self._holds = False
+        self._evaluations: tuple[tuple[str, float], ...] = ()
 
     # The loop.
 
@@ -257,8 +262,9 @@ class Member:
         seconds = time.perf_counter() - began
         self.emit(events.ModelLoaded(action.epoch, source, model_hash.hex(), seconds))
         self._queue.put_nowait(c.Loaded(action.epoch, model_hash))
-        others = {x.id for x in self.machine.state.epoch.clients} - {self.machine.id}
-        if action.checkpoint.source is Source.P2P and others - set(action.holders):
+        state = self.machine.state
+        newcomers = {x.id for x in state.epoch.clients} - set(action.holders) if state else set()
+        if action.checkpoint.source is Source.P2P and newcomers - {self.machine.id}:
             parts = await self._work(self.learner.shared_parts)
             self._unshare()
             self._shared = SharedModel(self.peer, model_hash, parts)
@@ -286,13 +292,24 @@ class Member:
             return statehash.root(leaves) == action.model_hash
 
         holders = [h for h in action.holders if h != self.machine.id]
-        parts = await fetch_model(
-            self.peer,
-            action.model_hash,
-            holders,
-            agreed,
-            lambda name, data: self.learner.fits(name, data, leaves),
-        )
+        deadline = time.monotonic() + self.learner.run.config.warmup_time
+        while True:
+            await self.peer.connected(holders[:1], CONNECT_TIME)
+            try:
+                parts = await fetch_model(
+                    self.peer,
+                    action.model_hash,
+                    holders,
+                    self.learner.part_sizes(),
+                    agreed,
+                    lambda name, data: self.learner.fits(name, data, leaves),
+                )
+                break
+            except (Unavailable, WrongModel):
+                # Holders may still be connecting to us, or making their copy.
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(RETRY_TIME)
         await self._work(self.learner.adopt, parts)
 
     def _stored(self, location: str) -> Path:
@@ -301,7 +318,7 @@ class Member:
 
     async def _learn(self, action: c.Learn) -> None:
         began = time.perf_counter()
-        payloads = [self._payloads[result.commitment] for result in action.results]
+        payloads = [self._payloads[result.commitment][1] for result in action.results]
         model_hash = await self._work(self.learner.learn, payloads, action.step)
         seconds = time.perf_counter() - began
         learnt = len(payloads)
@@ -320,7 +337,8 @@ class Member:
             return
         seconds = time.perf_counter() - began
         commitment = commitment_hash(action.step, action.share, worked.payload)
-        name = self.peer.put(worked.payload, self._round(action.epoch, action.height))
+        number = self._round(action.epoch, action.height)
+        name = self.peer.put(worked.payload, number)
         result = Result(
             action.epoch,
             action.height,
@@ -329,7 +347,7 @@ class Member:
             name,
             len(worked.payload),
         )
-        self._payloads[commitment] = worked.payload
+        self._payloads[commitment] = (number, worked.payload)
         samples = sum(len(span) for span in action.share)
         self.emit(
             events.ShareTrained(
@@ -343,12 +361,30 @@ class Member:
                 len(worked.payload),
             )
         )
-        metadata = m.WitnessMetadata(float(worked.tokens_per_second), 0.0, worked.loss)
-        self._queue.put_nowait(c.Trained(result, worked.tokens_per_second, metadata))
+        speed = worked.tokens_per_second
+        metadata = m.WitnessMetadata(float(speed), 0.0, worked.loss, self._evaluations)
+        self._queue.put_nowait(c.Trained(result, speed, metadata))
+        if action.step % EVALUATE_EVERY == 0 and self._turn(action.step):
+            await self._evaluate(action)
+
+    def _turn(self, step: int) -> bool:
+        """Whether it is ours to evaluate: one client at a time is enough, the models are equal."""
+        state = self.machine.state
+        place = state.find(self.machine.id) if state else None
+        return state is not None and step // EVALUATE_EVERY % len(state.epoch.clients) == place
+
+    async def _evaluate(self, action: c.Train) -> None:
+        """Score held-out text while the others' results are on their way."""
+        score = await self._work(
+            self.learner.evaluate, EVALUATED_SEQUENCES, lambda: self._stop_training
+        )
+        if score is not None:
+            self._evaluations = (("held_out", score.loss),)
+            self.emit(events.Evaluated(action.epoch, action.height, action.step, score.loss))
 
     def _tell(self, result: Result) -> None:
         number = self._round(result.epoch, result.height)
-        payload = self._payloads[result.commitment]
+        payload = self._payloads[result.commitment][1]
         self.peer.publish(number, msgspec.msgpack.encode(result), payload)
         self._results_sent += len(payload) * len(self.peer.neighbours())
         sent = received = 0
@@ -388,8 +424,9 @@ class Member:
         if reason is not None:
             self.emit(events.ResultRefused(short(result.sender), result.height, reason))
             return
-        self._payloads[result.commitment] = payload
-        self.peer.put(payload, self._round(result.epoch, result.height))
+        number = self._round(result.epoch, result.height)
+        self._payloads[result.commitment] = (number, payload)
+        self.peer.put(payload, number)
         self._queue.put_nowait(c.Arrived(result))
 
     async def _ask(self, action: c.Ask) -> None:
@@ -447,9 +484,9 @@ class Member:
 
     def _forget(self, epoch: int, height: int) -> None:
         """Drop what no stored round needs."""
-        self.peer.expire(self._round(epoch, max(height, 0)))
-        known = {r for ledger in self.machine.ledgers.values() for r in ledger.sound}
-        self._payloads = {k: v for k, v in self._payloads.items() if k in known}
+        oldest = self._round(epoch, max(height, 0))
+        self.peer.expire(oldest)
+        self._payloads = {k: kept for k, kept in self._payloads.items() if kept[0] >= oldest}
 
     @staticmethod
     def _round(epoch: int, height: int) -> int:

@@ -13,6 +13,7 @@ from iroh import (
 
 from folkmoot.exchange.peer.address import Address, decode_address
 from folkmoot.exchange.peer.config import PeerConfig
+from folkmoot.exchange.peer.trouble import in_words
 from folkmoot.exchange.peer.wire import ALPN
 
 
@@ -34,7 +35,7 @@ async def bind(secret: bytes, config: PeerConfig) -> Endpoint:
         endpoint = await builder.bind()
     except IrohError as error:
         raise OSError(
-            f"The peer could not listen on {config.bind}: {error.message()}. Is the port taken, or "
+            f"The peer could not listen on {config.bind}: {in_words(error)}. Is the port taken, or "
             "the address not one of this machine?"
         ) from error
     for external in config.advertise:
@@ -50,7 +51,7 @@ def _relay_mode(relays: tuple[str, ...]) -> RelayMode:
     try:
         return RelayMode.custom_from_urls(list(relays))
     except IrohError as error:
-        raise ValueError(f"`relays` must be urls, or only 'default': {error.message()}") from error
+        raise ValueError(f"`relays` must be urls, or only 'default': {in_words(error)}") from error
 
 
 async def reachable_at(endpoint: Endpoint, config: PeerConfig) -> Address:
@@ -74,4 +75,4 @@ def to_dial(peer: bytes, address: bytes) -> EndpointAddr:
     try:
         return EndpointAddr(EndpointId.from_bytes(peer), known.relay, list(known.direct))
     except IrohError as error:
-        raise ValueError(f"A peer's address cannot be dialled: {error.message()}") from error
+        raise ValueError(f"A peer's address cannot be dialled: {in_words(error)}") from error

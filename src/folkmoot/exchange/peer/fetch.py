@@ -13,15 +13,17 @@ from iroh import IrohError, RecvStream
 from folkmoot.core.content import NAME_BYTES, PIECE, piece_count
 from folkmoot.exchange.peer import wire
 from folkmoot.exchange.peer.link import Link, read_frame
-from folkmoot.exchange.peer.pieces import SHARE, Lie, Pieces
+from folkmoot.exchange.peer.pieces import Lie, Pieces
 from folkmoot.exchange.peer.requests import request
+from folkmoot.exchange.peer.trouble import in_words
 
 FIRST_RETRY, LAST_RETRY = 0.1, 2.0
 SLOWEST = 20_000
 """Bytes a second: whoever is slower than this is as good as stalled."""
 DRIP = 4096
 """Bytes that must come in half of `stall`, or the provider is stalled now, not only slow."""
-EVERYTHING = 1 << 32
+FEW, EVERYTHING = 4, 1 << 32
+"""Pieces to ask for along with the outline: others wait for it, or there are none."""
 OUTLINE_LIMIT = 64 << 20
 
 
@@ -94,7 +96,7 @@ class Download:
                 self._said[peer] = f"it sent {error}"
                 self._blame(peer, f"it sent {error}")
             except (_Miss, TimeoutError, IrohError) as error:
-                self._said[peer] = _sentence(error)
+                self._said[peer] = in_words(error)
                 later.append(peer)
 
     async def _stop(self) -> None:
@@ -128,7 +130,7 @@ class Download:
         if self.pieces is None:
             async with self._outlining:
                 if self.pieces is None:
-                    await self._begin(link, EVERYTHING if alone else SHARE)
+                    await self._begin(link, EVERYTHING if alone else FEW)
         assert self.pieces is not None
         while span := self.pieces.take(len(self._busy)):
             get = wire.Get(self.name, *span, outline=False)
@@ -191,11 +193,3 @@ def _measure(link: Link, got: int, seconds: float) -> None:
     if got >= PIECE and seconds > 0:
         rate = got / seconds
         link.rate = rate if not link.rate else (link.rate + rate) / 2
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "it stalled"
-    if isinstance(error, IrohError):
-        return f"the connection broke: {error.message()[:100]}"
-    return str(error)

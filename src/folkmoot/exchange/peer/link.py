@@ -17,6 +17,7 @@ from iroh import BiStream, Connection, IrohError, RecvStream, SendStream
 from folkmoot.exchange.peer import wire
 from folkmoot.exchange.peer.config import PeerConfig
 from folkmoot.exchange.peer.pace import Bucket
+from folkmoot.exchange.peer.trouble import in_words
 
 IP_AND_UDP_HEADER = 28
 """Bytes that IPv4 and UDP add to every datagram."""
@@ -77,7 +78,7 @@ class Link:
         self._send: SendStream | None = None
         self._recv: RecvStream | None = None
         connection.set_max_concurrent_uni_streams(1)
-        connection.set_max_concurrent_bi_streams(config.requests)
+        connection.set_max_concurrent_bi_streams(2 * config.requests)
         connection.set_receive_window(config.receive_window)
 
     async def greet(self, hello: wire.Hello) -> wire.Hello:
@@ -152,7 +153,7 @@ class Link:
                 Code.Stalled, f"it let {self._config.stall:g} s pass in the middle of a frame"
             )
         except IrohError as error:
-            self.close(Code.Bye, f"a stream broke: {error.message()[:100]}")
+            self.close(Code.Bye, f"a stream broke: {in_words(error)}")
 
     async def _write(self) -> None:
         assert self._send is not None
@@ -183,14 +184,21 @@ class Link:
             on_frame(frame)
 
     async def _accept(self, on_request: Callable[[BiStream], Awaitable[None]]) -> None:
-        """Requests run side by side; the transport lets no more than `requests` be open."""
+        """Requests run side by side, `requests` at a time; others wait in the transport."""
+        room = asyncio.Semaphore(self._config.requests)
         open_requests: set[asyncio.Task[None]] = set()
+
+        def ended(task: asyncio.Task[None]) -> None:
+            open_requests.discard(task)
+            room.release()
+
         try:
             while True:
+                await room.acquire()
                 stream = await self._connection.accept_bi()
                 task = asyncio.create_task(self._guard(on_request(stream)))
                 open_requests.add(task)
-                task.add_done_callback(open_requests.discard)
+                task.add_done_callback(ended)
         finally:
             for task in open_requests:
                 task.cancel()

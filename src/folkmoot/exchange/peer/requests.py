@@ -18,6 +18,7 @@ from folkmoot.exchange.peer.config import PeerConfig
 from folkmoot.exchange.peer.link import Link, read_frame
 from folkmoot.exchange.peer.rpc import Answers, NoAnswer, Refusal
 from folkmoot.exchange.peer.store import Store
+from folkmoot.exchange.peer.trouble import in_words
 
 log = logging.getLogger(__name__)
 CANCELLED = 1
@@ -60,12 +61,15 @@ async def _send_content(stream: BiStream, get: wire.Get, store: Store, config: P
 
 async def _reply(asker: bytes, call: wire.Call, answers: Answers, config: PeerConfig) -> bytes:
     try:
-        payload = await answers.answer(asker, call.name, call.payload)
+        async with asyncio.timeout(config.answer_time):
+            payload = await answers.answer(asker, call.name, call.payload)
         reply = wire.encode(wire.Answer(payload))
         if len(reply) > config.call_limit:
             raise Refusal(f"the answer has {len(reply)} bytes, over the limit")
     except Refusal as refusal:
         return wire.encode(wire.Refused(str(refusal)[:400]))
+    except TimeoutError:
+        return wire.encode(wire.Refused("it took too long"))
     except Exception:
         log.exception("answering %r failed", call.name)
         return wire.encode(wire.Refused("it failed"))
@@ -107,7 +111,7 @@ async def call(link: Link, name: str, payload: bytes, seconds: float, limit: int
     except TimeoutError as error:
         raise NoAnswer(f"no answer to {name!r} within {seconds:g} s") from error
     except IrohError as error:
-        raise NoAnswer(f"the connection broke: {error.message()[:200]}") from error
+        raise NoAnswer(f"the connection broke: {in_words(error)}") from error
     except wire.Malformed as error:
         raise NoAnswer(f"it sent {error}") from error
     if isinstance(reply, wire.Refused):

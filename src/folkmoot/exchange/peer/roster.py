@@ -18,6 +18,7 @@ from folkmoot.exchange.peer import events, wire
 from folkmoot.exchange.peer.config import PeerConfig
 from folkmoot.exchange.peer.endpoint import to_dial
 from folkmoot.exchange.peer.link import GUILTY, Code, Link, Traffic
+from folkmoot.exchange.peer.trouble import in_words
 
 STRANGERS = b""
 """Under this key `traffic` counts everybody who never was a member."""
@@ -144,10 +145,7 @@ class Roster:
                 address = to_dial(seat.peer, seat.address)
                 connection = await self._endpoint.connect(address, wire.ALPN)
         except (IrohError, ValueError, TimeoutError) as error:
-            why = error.message() if isinstance(error, IrohError) else str(error)
-            self._hooks.event(
-                events.Unreachable(seat.peer, why.splitlines()[-1] if why else "timeout")
-            )
+            self._hooks.event(events.Unreachable(seat.peer, in_words(error)))
             return False
         return await self._admit(connection, dialled=True)
 
