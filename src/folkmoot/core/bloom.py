@@ -76,7 +76,8 @@ def holds(
 ) -> NDArray[np.bool_]:
     """For every item, whether the filter (perhaps falsely) holds it."""
     bits = np.unpackbits(np.frombuffer(bloom, np.uint8), bitorder="little").view(np.bool_)
-    return np.logical_and.reduce(bits[positions(items, shape)], axis=1)
+    hit: NDArray[np.bool_] = np.all(bits[positions(items, shape)], axis=1)
+    return hit
 
 
 def overfull(bloom: bytes, items: int) -> bool:

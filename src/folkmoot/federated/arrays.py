@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import msgspec
 import numpy as np
@@ -229,7 +230,7 @@ class ModelFile:
             os.close(self._fd)
             self._fd = -1
 
-    def __enter__(self) -> ModelFile:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -241,7 +242,9 @@ class ModelWriter:
 
     def __init__(self, path: str | os.PathLike[str], layout: Layout) -> None:
         self.path, self.layout = Path(path), dict(layout)
-        self._partial = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # The name that the bucket's listings leave out, as for its own unfinished files.
+        self._partial = self.path.with_name(f"{self.path.name}#{secrets.randbits(48)}")
         self._fd = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         head = encode_header(self.layout)
         self.offsets, position = {}, len(head)

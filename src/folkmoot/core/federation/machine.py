@@ -88,6 +88,8 @@ def task(state: State, id: str) -> Task | m.Refused:
         return m.Refused("outside-round", f"no round is in progress: the state is {state.phase}")
     if id not in state.selected:
         return _not_selected(state, id)
+    if state.closing and not state.rules.asynchronous:
+        return m.Refused("closed", f"round {state.round} closed with enough updates")
     return Task(
         state.round, state.epochs, state.epoch_base, state.initial_round, state.global_digest
     )

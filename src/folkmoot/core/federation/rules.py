@@ -24,7 +24,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     # Epochs that a participant trains in a round.
     epochs: int = 1
-    # No round closes with fewer good updates than this.
+    # No round closes with fewer good updates than this, or than its quorum when that is below 1.
     min_participants: int = 1
     # Share of the connected participants that a round needs.
     fraction_participants: float = 1.0
@@ -83,10 +83,11 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         """How many good updates suffice when there is nobody left to wait for.
 
         Whoever delivered a bad update has answered, so it is not waited for again; but a round
-        never closes below `min_participants`.
+        never closes below the quorum of `min_participants`.
         """
-        share = ceil(goal * _exact(self.quorum)) - quarantined
-        return min(goal, max(share, self.min_participants, 1))
+        quorum = _exact(self.quorum)
+        least = max(ceil(self.min_participants * quorum), 1)
+        return min(goal, max(ceil(goal * quorum) - quarantined, least))
 
     def rules(self) -> Iterator[Broken]:
         yield from self._counts()

@@ -1,0 +1,227 @@
+"""The coordinator of a run: `apply(state, message, now, seed)` gives the new state and the effects.
+
+The rules of this file:
+
+- A message is first received: refused with a reason, which changes nothing, or recorded.
+- Then the table below is asked, once, whether an edge out of the present phase is due. Nothing
+  else changes the phase. Passing an edge closes the old phase and enters the new one.
+- A round closes when its witnesses were heard. What a quorum saw is learnt, what no quorum saw is
+  owed and trained again. Those who left, fell silent or did no work lose their place.
+- When an epoch must end, it first drains: rounds that train nothing, until the last results are
+  attested and applied and a quorum has agreed on the hash of the model that came out. That model
+  is what the epoch hands on. An epoch that reaches no such agreement hands on nothing: the run
+  goes back to the last stored model, with the progress that belongs to it.
+- Time and randomness are arguments. `next_tick` says when to call again if nothing arrives.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator import receive
+from folkmoot.core.coordinator.conditions import (
+    agreed,
+    all_ready,
+    done,
+    drained,
+    ms,
+    nothing_to_store,
+    too_few,
+)
+from folkmoot.core.coordinator.config import Run
+from folkmoot.core.coordinator.phases import CLOSE, ENTER, tick
+from folkmoot.core.coordinator.receive import Effects
+from folkmoot.core.coordinator.state import Checkpoint, Coordinator, RunState, Source
+from folkmoot.core.table import Edge, first
+
+
+class Outcome(NamedTuple):
+    state: Coordinator
+    effects: Effects
+
+
+def create(run: Run, now: int) -> Coordinator:
+    """A run before anyone joined."""
+    source = Source.Stored if run.model.start else Source.Ephemeral
+    checkpoint = Checkpoint(source, run.model.start)
+    return Coordinator(run, RunState.WaitingForMembers, now, checkpoint=checkpoint)
+
+
+def apply(state: Coordinator, message: m.AnyMessage, now: int, seed: int) -> Outcome:
+    """Take one message at `now` (milliseconds); `seed` (64 bits) is used if a round begins."""
+    received = _RECEIVE[type(message)](state, message, now)
+    if isinstance(received, m.Reason):
+        return Outcome(state, (m.Refused(received, getattr(message, "sender", b"")),))
+    after, effects = received
+    moment = Moment(after, now)
+    edge = first(TABLE, after.run_state, moment)
+    if edge is None:
+        return Outcome(after, effects)
+    closed, closing = moment.closed
+    target = RunState(edge.target)
+    entered, entering = ENTER[target](closed, now, seed)
+    changed = m.StateChanged(after.run_state, target)
+    new = replace(entered, run_state=target, state_start=now)
+    return Outcome(new, (*effects, *closing, changed, *entering))
+
+
+def next_tick(state: Coordinator, now: int) -> int | None:
+    """When to tick if nothing arrives before; None when only the owner can move the run."""
+    limit = _LIMIT.get(state.run_state)
+    if limit is None:
+        return None
+    if Moment(state, now).over:
+        return now
+    end = state.state_start + ms(limit(state))
+    # Besides the phase's own end: silent clients are looked for this often.
+    sweep = now + ms(state.run.config.health_check_timeout)
+    return min(end, sweep) if end > now else sweep
+
+
+class Moment:
+    """A state at a time: what the guards of the table ask."""
+
+    def __init__(self, state: Coordinator, now: int) -> None:
+        self.state = state
+        self.now = now
+
+    @cached_property
+    def over(self) -> bool:
+        """Whether the present phase has served its purpose, or had its time."""
+        limit = _LIMIT.get(self.state.run_state)
+        if limit is None:
+            return False
+        timed_out = self.now >= self.state.state_start + ms(limit(self.state))
+        return _SERVED[self.state.run_state](self.state, timed_out)
+
+    @cached_property
+    def closed(self) -> tuple[Coordinator, Effects]:
+        """The state as the present phase leaves it behind."""
+        close = CLOSE.get(self.state.run_state)
+        return close(self.state, self.now) if close else (self.state, ())
+
+    @property
+    def after(self) -> Coordinator:
+        return self.closed[0]
+
+
+def _needs_no_cooldown(state: Coordinator) -> bool:
+    return done(state) and agreed(state) and not state.run.model.checkpoint
+
+
+TABLE: tuple[Edge[Moment], ...] = (
+    Edge(
+        "WaitingForMembers",
+        "Paused",
+        "the owner pauses",
+        lambda at: at.state.pause_wanted,
+    ),
+    Edge(
+        "WaitingForMembers",
+        "Warmup",
+        "init_min_clients joined and the extra time passed",
+        lambda at: at.over,
+    ),
+    Edge("Warmup", "Paused", "the owner pauses", lambda at: at.state.pause_wanted),
+    Edge("Warmup", "WaitingForMembers", "fewer than min_clients", lambda at: too_few(at.state)),
+    Edge(
+        "Warmup",
+        "RoundTrain",
+        "all are ready, or warmup_time passed",
+        lambda at: at.over,
+    ),
+    Edge(
+        "RoundTrain",
+        "RoundWitness",
+        "a quorum of witnesses sent proofs, or max_round_train_time passed",
+        lambda at: at.over,
+    ),
+    Edge(
+        "RoundWitness",
+        "Finished",
+        "drained, total_steps reached, and the run stores nothing",
+        lambda at: at.over and drained(at.after) and _needs_no_cooldown(at.after),
+    ),
+    Edge(
+        "RoundWitness",
+        "Cooldown",
+        "the epoch must end and is drained",
+        lambda at: at.over and drained(at.after),
+    ),
+    Edge(
+        "RoundWitness",
+        "RoundTrain",
+        "all witnesses were heard, or round_witness_time passed",
+        lambda at: at.over,
+    ),
+    Edge(
+        "Cooldown",
+        "Finished",
+        "total_steps reached, and a checkpoint stored or cooldown_time passed",
+        lambda at: at.over and done(at.after),
+    ),
+    Edge(
+        "Cooldown",
+        "Paused",
+        "the owner pauses",
+        lambda at: at.over and at.state.pause_wanted,
+    ),
+    Edge(
+        "Cooldown",
+        "WaitingForMembers",
+        "a checkpoint is stored and verified, or cooldown_time passed",
+        lambda at: at.over,
+    ),
+    Edge(
+        "Paused",
+        "WaitingForMembers",
+        "the owner resumes",
+        lambda at: not at.state.pause_wanted,
+    ),
+    Edge(
+        "Finished",
+        "Paused",
+        "the owner adds steps",
+        lambda at: not done(at.state),
+    ),
+)
+
+# How long each phase may last, in seconds, and whether it is over before that.
+_LIMIT: dict[RunState, Callable[[Coordinator], float]] = {
+    RunState.WaitingForMembers: lambda s: s.run.config.waiting_for_members_extra_time,
+    RunState.Warmup: lambda s: s.run.config.warmup_time,
+    RunState.RoundTrain: lambda s: s.run.config.max_round_train_time,
+    RunState.RoundWitness: lambda s: s.run.config.round_witness_time,
+    RunState.Cooldown: lambda s: s.run.config.cooldown_time,
+}
+_SERVED: dict[RunState, Callable[[Coordinator, bool], bool]] = {
+    RunState.WaitingForMembers: lambda s, timed_out: (
+        timed_out and len(s.pending) >= s.run.config.clients_to_begin
+    ),
+    RunState.Warmup: lambda s, timed_out: timed_out or all_ready(s),
+    RunState.RoundTrain: lambda s, timed_out: (
+        timed_out or len(s.round.witnesses) >= s.quorum(s.round)
+    ),
+    RunState.RoundWitness: lambda s, timed_out: (
+        timed_out or len(s.round.witnesses) == s.elected(s.round)
+    ),
+    RunState.Cooldown: lambda s, timed_out: (
+        timed_out or s.epoch.checkpointed or nothing_to_store(s)
+    ),
+}
+
+_RECEIVE: dict[type, Callable[[Coordinator, Any, int], receive.Received]] = {
+    m.Tick: tick,
+    m.Join: receive.join,
+    m.Ready: receive.ready,
+    m.OpportunisticWitness: receive.witness,
+    m.OpportunisticCooldown: receive.opportunistic_cooldown,
+    m.HealthCheck: receive.health_check,
+    m.Withdraw: receive.withdraw,
+    m.Pause: receive.pause,
+    m.Resume: receive.resume,
+    m.Update: receive.update,
+}

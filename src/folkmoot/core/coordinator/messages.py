@@ -1,0 +1,222 @@
+"""What goes into the machine, and what comes out.
+
+A message names its `sender`; the shell has checked the signature. The machine checks the rest: that
+the sender is a member, and what it claims to be in this round.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from folkmoot.core.coordinator.committee import WitnessProof
+from folkmoot.core.coordinator.config import Run
+from folkmoot.core.coordinator.state import Left, RunState
+
+
+class Message(msgspec.Struct, frozen=True, tag_field="type", tag=True):
+    """Anything that `apply` takes."""
+
+
+class Tick(Message, frozen=True, tag=True):
+    """Time has passed."""
+
+
+class Join(Message, frozen=True, tag=True):
+    """A client wants to be part of the next epoch; it may already hold the model."""
+
+    sender: bytes
+    run_id: str
+    model_hash: bytes = b""
+    address: bytes = b""
+
+
+class Ready(Message, frozen=True, tag=True):
+    """A client has loaded the model."""
+
+    sender: bytes
+    epoch: int
+
+
+class WitnessMetadata(msgspec.Struct, frozen=True, array_like=True):
+    """For people who watch a run. Told on, not kept."""
+
+    tokens_per_second: float = 0.0
+    bandwidth_per_second: float = 0.0
+    loss: float = 0.0
+    evaluations: tuple[tuple[str, float], ...] = ()
+
+
+class OpportunisticWitness(Message, frozen=True, tag=True):
+    """A witness of round `height` attests the results of round `height - delay` and its model."""
+
+    sender: bytes
+    epoch: int
+    height: int
+    proof: WitnessProof
+    participant_bloom: bytes
+    broadcast_bloom: bytes
+    broadcast_merkle: bytes
+    model_hash: bytes
+    metadata: WitnessMetadata = WitnessMetadata()
+
+
+class OpportunisticCooldown(Message, frozen=True, tag=True):
+    """A checkpointer has stored the agreed model, whole, at `location`."""
+
+    sender: bytes
+    epoch: int
+    location: str
+    model_hash: bytes
+
+
+class HealthCheck(Message, frozen=True, tag=True):
+    """A sign of life, the sender's measured speed, and the clients it considers unhealthy."""
+
+    sender: bytes
+    unhealthy: tuple[bytes, ...] = ()
+    tokens_per_second: int = 0
+
+
+class Withdraw(Message, frozen=True, tag=True):
+    """A client leaves of its own will, or its connection is gone."""
+
+    sender: bytes
+
+
+class Pause(Message, frozen=True, tag=True):
+    """The owner halts the run, after the epoch has drained."""
+
+
+class Resume(Message, frozen=True, tag=True):
+    """The owner lets a paused run go on."""
+
+
+class Update(Message, frozen=True, tag=True):
+    """The owner changes the configuration of a halted run."""
+
+    run: Run
+
+
+AnyMessage = (
+    Tick
+    | Join
+    | Ready
+    | OpportunisticWitness
+    | OpportunisticCooldown
+    | HealthCheck
+    | Withdraw
+    | Pause
+    | Resume
+    | Update
+)
+
+
+class Reason(StrEnum):
+    """Why a message was refused."""
+
+    WrongId = "its sender's identity is not 32 bytes"
+    WrongAddress = "its address is too long"
+    WrongRun = "it names another run"
+    AlreadyMember = "its sender is a member of this epoch"
+    RunFull = "the run has all the clients it may have"
+    Finished = "the run is finished"
+    NotAMember = "its sender is not a member of this epoch"
+    WrongIndex = "the index in its proof is not its sender's"
+    WrongState = "the run is in a state that does not take it"
+    WrongEpoch = "it belongs to another epoch"
+    WrongRound = "it belongs to another round"
+    Duplicate = "its sender has said so already"
+    NotAWitness = "its sender is not a witness of this round"
+    WrongProof = "its proof does not follow from the round's seed"
+    WrongBloom = "its filters are not of the size this run uses"
+    FullBloom = "its filters hold more than the run has clients"
+    WrongHash = "its hashes are not 32 bytes"
+    HealthyClient = "it accuses a client whom the witnesses' score does not confirm unhealthy"
+    NotACheckpointer = "its sender is not a checkpointer of this cooldown"
+    WrongModel = "the model it names is not the one a quorum agreed on"
+    WrongLocation = "the location it names is not one this run stores to"
+    NotHalted = "the run is neither paused nor finished"
+    AlreadyPausing = "the run is paused or pausing already"
+    NotPausing = "the run is neither paused nor pausing"
+    BadConfig = "the configuration breaks a rule"
+    UnknownClient = "it accuses a client that is not in this epoch"
+
+
+class Effect(msgspec.Struct, frozen=True, tag_field="type", tag=True):
+    """Anything that `apply` gives."""
+
+
+class Refused(Effect, frozen=True, tag=True):
+    """The message changed nothing."""
+
+    reason: Reason
+    sender: bytes = b""
+
+
+class StateChanged(Effect, frozen=True, tag=True):
+    before: RunState
+    after: RunState
+
+
+class ClientJoined(Effect, frozen=True, tag=True):
+    """It waits for the next epoch."""
+
+    id: bytes
+
+
+class ClientRemoved(Effect, frozen=True, tag=True):
+    id: bytes
+    why: Left
+
+
+class EpochStarted(Effect, frozen=True, tag=True):
+    """Its clients may begin to load the model."""
+
+    epoch: int
+    clients: int
+
+
+class RoundStarted(Effect, frozen=True, tag=True):
+    epoch: int
+    height: int
+    step: int
+    samples: int
+
+
+class WitnessAccepted(Effect, frozen=True, tag=True):
+    id: bytes
+    height: int
+    metadata: WitnessMetadata
+
+
+class RoundJudged(Effect, frozen=True, tag=True):
+    """Results of a round are settled: apply what a quorum attested; the rest is owed."""
+
+    height: int
+    attested: int  # samples
+    owed: int  # samples
+
+
+class EpochEnded(Effect, frozen=True, tag=True):
+    epoch: int
+    trained: bool
+
+
+class CheckpointWanted(Effect, frozen=True, tag=True):
+    """The elected checkpointers store the model with this hash."""
+
+    epoch: int
+    checkpointers: int
+    model_hash: bytes
+
+
+class CheckpointStored(Effect, frozen=True, tag=True):
+    location: str
+    step: int
+
+
+class Rewound(Effect, frozen=True, tag=True):
+    """Nobody holds the newest model: training goes on from the stored one."""
+
+    from_step: int
+    to_step: int

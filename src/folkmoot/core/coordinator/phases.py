@@ -1,0 +1,259 @@
+"""What closing a phase settles, and what entering one sets up."""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.assignment import (
+    Share,
+    Span,
+    cut,
+    merge,
+    total,
+    weights_from_speeds,
+)
+from folkmoot.core.coordinator.committee import checkpointers
+from folkmoot.core.coordinator.conditions import agreed, done, ms, nothing_to_store, too_few
+from folkmoot.core.coordinator.health import agreed_model, unattested
+from folkmoot.core.coordinator.receive import Effects, remove
+from folkmoot.core.coordinator.state import (
+    STORED_ROUNDS,
+    VITAL,
+    Client,
+    Coordinator,
+    Epoch,
+    Judged,
+    Left,
+    Pending,
+    Progress,
+    Round,
+    RunState,
+    Source,
+    bit,
+)
+from folkmoot.core.registry import registry_of
+from folkmoot.core.schedule import batch_size
+
+
+def tick(state: Coordinator, message: m.Tick, now: int) -> tuple[Coordinator, Effects]:
+    """Nobody waits for the silent: they leave those who wait, and a phase without rounds."""
+    oldest = now - ms(state.run.config.health_check_timeout)
+    gone = [p.id for p in state.pending if p.seen < oldest]
+    pending = state.pending
+    for identity in gone:
+        pending = pending.drop(identity)
+    effects: Effects = tuple(m.ClientRemoved(identity, Left.Silent) for identity in gone)
+    if gone:
+        state = replace(state, pending=pending)
+    if state.run_state in (RunState.Warmup, RunState.Cooldown):
+        state, removed = remove(state, _silent(state, now))
+        effects += removed
+    return state, effects
+
+
+def _silent(state: Coordinator, now: int) -> list[tuple[int, Left]]:
+    allowed = now - state.epoch.started - ms(state.run.config.health_check_timeout)
+    places = (state.vitals()["seen"].astype("i8") < allowed).nonzero()[0].tolist()
+    return [(place, Left.Silent) for place in places]
+
+
+def _close_round(state: Coordinator, now: int) -> tuple[Coordinator, Effects]:
+    """Judge what the witnesses were asked about, then let go of those who left."""
+    current = state.round
+    enough = len(current.witnesses) >= state.quorum(current)
+    state, judged = _judge(state, enough)
+    model_hash = agreed_model(state, current)
+    if model_hash is not None:
+        epoch = replace(state.epoch, agreed_height=current.height)
+        state = replace(state, epoch=epoch, model_hash=model_hash)
+    leaving = [*state.epoch.leaving, *_silent(state, now), *_silent_witnesses(state, enough)]
+    state, removed = remove(state, leaving)
+    state = replace(state, epoch=replace(state.epoch, leaving=()))
+    if current.spans:
+        state = replace(state, progress=replace(state.progress, step=state.progress.step + 1))
+    if state.epoch.last_height is None and (not enough or _must_end(state, now)):
+        state = replace(state, epoch=replace(state.epoch, last_height=current.height))
+    return state, (*judged, *removed)
+
+
+def _must_end(state: Coordinator, now: int) -> bool:
+    """Whether the round that closes is the last of its epoch to train."""
+    config = state.run.config
+    if config.rounds_per_epoch is None:
+        time_is_up = now >= state.epoch.started + ms(config.epoch_time)
+    else:
+        time_is_up = state.round.height + 1 >= config.rounds_per_epoch
+    return time_is_up or too_few(state) or done(state) or state.pause_wanted
+
+
+def _judge(state: Coordinator, enough: bool) -> tuple[Coordinator, Effects]:
+    """Settle the round that the newest round's witnesses speak of."""
+    work = state.round_at(state.round.height - state.run.config.delay)
+    if work is None or not work.spans:
+        return state, ()
+    missing = unattested(state, state.round, work)
+    owed: Share = tuple(span for _, share in missing for span in share)
+    learnt = total(work.spans) - total(owed)
+    progress = replace(
+        state.progress,
+        owed=merge((*state.progress.owed, *owed)),
+        tokens=state.progress.tokens + learnt * state.run.model.max_seq_len,
+    )
+    places = tuple(sorted(place for place, _ in missing))
+    # With too few witnesses nothing is known about anyone.
+    epoch = replace(state.epoch, judged=Judged(work.height, places) if enough else None)
+    settled = m.RoundJudged(work.height, learnt, total(owed))
+    return replace(state, progress=progress, epoch=epoch), (settled,)
+
+
+def _silent_witnesses(state: Coordinator, enough: bool) -> list[tuple[int, Left]]:
+    """Without a quorum, the elected witnesses that said nothing leave, so that the rest can go on.
+
+    When nobody said anything the fault is more likely between them and us: then nobody leaves.
+    """
+    current = state.round
+    if enough or not current.witnesses:
+        return []
+    heard = {witness.proof.index for witness in current.witnesses}
+    elected = state.committee(current).witness_indices()
+    return [(state.place(current, i), Left.SilentWitness) for i in elected if i not in heard]
+
+
+def _close_cooldown(state: Coordinator, now: int) -> tuple[Coordinator, Effects]:
+    return _release(state, trained=True)
+
+
+def _release(state: Coordinator, trained: bool) -> tuple[Coordinator, Effects]:
+    """End the epoch: its clients wait for the next one."""
+    holding = state.model_hash if state.checkpoint.source is Source.P2P else b""
+    back = []
+    for place, client in enumerate(state.epoch.clients):
+        if not client.left:
+            seen, speed = VITAL.unpack_from(state.epoch.vitals, place * VITAL.size)
+            loaded = trained or bit(state.epoch.ready, place)
+            held = holding if loaded else client.model_hash
+            seen += state.epoch.started
+            back.append(Pending(client.id, seen, client.address, speed, held))
+    pending = registry_of([*state.pending, *back])
+    ended = m.EpochEnded(state.epoch_number, trained)
+    new = replace(state, epoch_number=state.epoch_number + 1, epoch=Epoch(), pending=pending)
+    return new, (ended,)
+
+
+CLOSE: dict[RunState, Callable[[Coordinator, int], tuple[Coordinator, Effects]]] = {
+    RunState.RoundWitness: _close_round,
+    RunState.Cooldown: _close_cooldown,
+}
+
+
+def _enter_waiting(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, Effects]:
+    return _release(state, trained=False) if state.epoch.clients else (state, ())
+
+
+def _enter_warmup(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, Effects]:
+    chosen = list(state.pending)[: state.run.config.max_clients]
+    effects: Effects = ()
+    newest = state.model_hash
+    if state.checkpoint.source is Source.P2P and all(p.model_hash != newest for p in chosen):
+        state, effects = _rewind(state)
+    places = len(chosen)
+    epoch = Epoch(
+        clients=tuple(Client(p.id, p.address, p.model_hash) for p in chosen),
+        started=now,
+        ready=bytes((places + 7) // 8),
+        vitals=b"".join(VITAL.pack(0, p.speed) for p in chosen),
+    )
+    pending = registry_of(list(state.pending)[places:])
+    started = m.EpochStarted(state.epoch_number, places)
+    return replace(state, epoch=epoch, pending=pending), (*effects, started)
+
+
+def _rewind(state: Coordinator) -> tuple[Coordinator, Effects]:
+    """Go back to the stored model, and to the progress that is in it."""
+    kept = state.checkpoint
+    source = Source.Stored if kept.location else Source.Ephemeral
+    rewound = m.Rewound(state.progress.step, kept.progress.step)
+    state = replace(
+        state,
+        checkpoint=replace(kept, source=source),
+        progress=kept.progress,
+        model_hash=kept.model_hash,
+    )
+    return state, (rewound,)
+
+
+def _enter_train(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, Effects]:
+    epoch = state.epoch
+    progress = state.progress
+    spans: Share = ()
+    weights = b""
+    if epoch.last_height is None:
+        spans, progress = _take(state)
+        weights = _weights(state) if state.run.config.work_by_speed else b""
+    height = state.round.height + 1 if epoch.rounds else 0
+    new = Round(height, progress.step, seed, spans, epoch.absent, weights)
+    epoch = replace(epoch, rounds=(*epoch.rounds, new)[-STORED_ROUNDS:])
+    started = m.RoundStarted(state.epoch_number, height, new.step, total(spans))
+    return replace(state, epoch=epoch, progress=progress), (started,)
+
+
+def _weights(state: Coordinator) -> bytes:
+    """The weights of those who are here, in the order of the roster."""
+    here = [p for p, client in enumerate(state.epoch.clients) if not client.left]
+    judged = state.epoch.judged.unattested if state.epoch.judged else ()
+    failed = [index for index, place in enumerate(here) if place in judged] if judged else []
+    return weights_from_speeds(state.vitals()["speed"][here], failed)
+
+
+def _take(state: Coordinator) -> tuple[Share, Progress]:
+    """The samples of a new round: owed ones first, then fresh ones."""
+    config, progress = state.run.config, state.progress
+    size = batch_size(
+        progress.data_index * state.run.model.max_seq_len,
+        config.global_batch_size_start,
+        config.batch_size_end,
+        config.global_batch_size_warmup_tokens,
+    )
+    due = total(progress.owed)
+    again = cut(progress.owed, 0, min(size, due))
+    rest = cut(progress.owed, min(size, due), due)
+    stop = progress.data_index + size - total(again)
+    fresh = (Span(progress.data_index, stop),) if stop > progress.data_index else ()
+    return (*again, *fresh), replace(progress, data_index=stop, owed=rest)
+
+
+def _enter_witness(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, Effects]:
+    return state, ()
+
+
+def _enter_cooldown(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, Effects]:
+    epoch = state.epoch
+    election = Round(state.round.height + 1, state.progress.step, seed, absent=epoch.absent)
+    wanted: Effects = ()
+    if agreed(state):
+        state = replace(state, checkpoint=replace(state.checkpoint, source=Source.P2P))
+        if not nothing_to_store(state):
+            count = checkpointers(state.active)
+            wanted = (m.CheckpointWanted(state.epoch_number, count, state.model_hash),)
+    else:
+        state, wanted = _rewind(state)
+    return replace(state, epoch=replace(epoch, cooldown=election)), wanted
+
+
+def _enter_finished(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, Effects]:
+    if not state.epoch.clients:
+        return state, ()
+    state = replace(state, checkpoint=replace(state.checkpoint, source=Source.P2P))
+    return _release(state, trained=True)
+
+
+ENTER: dict[RunState, Callable[[Coordinator, int, int], tuple[Coordinator, Effects]]] = {
+    RunState.WaitingForMembers: _enter_waiting,
+    RunState.Warmup: _enter_warmup,
+    RunState.RoundTrain: _enter_train,
+    RunState.RoundWitness: _enter_witness,
+    RunState.Cooldown: _enter_cooldown,
+    RunState.Finished: _enter_finished,
+    RunState.Paused: _enter_waiting,
+}

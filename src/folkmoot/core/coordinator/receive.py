@@ -1,0 +1,272 @@
+"""What each message does to the state, and when it is refused.
+
+Every function takes the state, a message and the time, and gives either the reason of a refusal
+or the new state with its effects. None of them changes the run's phase: the table does.
+"""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from folkmoot.core import bloom
+from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.committee import is_checkpointer
+from folkmoot.core.coordinator.config import LOCATION_MAX
+from folkmoot.core.coordinator.messages import Reason
+from folkmoot.core.coordinator.state import (
+    VITAL,
+    Checkpoint,
+    Coordinator,
+    Left,
+    Pending,
+    RunState,
+    Source,
+    Witness,
+    bit,
+    with_bit,
+)
+from folkmoot.core.identity import ID_BYTES
+
+Effects = tuple[m.Effect, ...]
+Received = Reason | tuple[Coordinator, Effects]
+
+IN_EPOCH = (RunState.Warmup, RunState.RoundTrain, RunState.RoundWitness, RunState.Cooldown)
+IN_ROUND = (RunState.RoundTrain, RunState.RoundWitness)
+HALTED = (RunState.Paused, RunState.Finished)
+HASH_BYTES = 32
+ADDRESS_MAX = 256
+SPEED_MAX = 2**31
+SEEN_MAX = 2**32 - 1
+
+
+def member(state: Coordinator, identity: bytes) -> int | None:
+    """The place of a client that is in this epoch and has not left."""
+    if state.run_state not in IN_EPOCH:
+        return None
+    place = state.find(identity)
+    return None if place is None or state.epoch.clients[place].left else place
+
+
+def join(state: Coordinator, message: m.Join, now: int) -> Received:
+    if len(message.sender) != ID_BYTES:
+        return Reason.WrongId
+    if message.run_id != state.run.run_id:
+        return Reason.WrongRun
+    if state.run_state is RunState.Finished:
+        return Reason.Finished
+    if len(message.model_hash) not in (0, HASH_BYTES):
+        return Reason.WrongHash
+    if len(message.address) > ADDRESS_MAX:
+        return Reason.WrongAddress
+    if member(state, message.sender) is not None:
+        return Reason.AlreadyMember
+    known = state.pending.get(message.sender)
+    if known is None and len(state.pending) >= state.run.config.max_clients:
+        return Reason.RunFull
+    speed = known.speed if known else 0
+    entry = Pending(message.sender, now, message.address, speed, message.model_hash)
+    joined = () if known else (m.ClientJoined(message.sender),)
+    return replace(state, pending=state.pending.put(entry)), joined
+
+
+def ready(state: Coordinator, message: m.Ready, now: int) -> Received:
+    if state.run_state is not RunState.Warmup:
+        return Reason.WrongState
+    if message.epoch != state.epoch_number:
+        return Reason.WrongEpoch
+    place = member(state, message.sender)
+    if place is None:
+        return Reason.NotAMember
+    if bit(state.epoch.ready, place):
+        return Reason.Duplicate
+    epoch = replace(state.epoch, ready=with_bit(state.epoch.ready, place))
+    return replace(state, epoch=epoch), ()
+
+
+def witness(state: Coordinator, message: m.OpportunisticWitness, now: int) -> Received:
+    if state.run_state not in IN_ROUND:
+        return Reason.WrongState
+    if message.epoch != state.epoch_number:
+        return Reason.WrongEpoch
+    if message.height != state.round.height:
+        return Reason.WrongRound
+    place = member(state, message.sender)
+    if place is None:
+        return Reason.NotAMember
+    refusal = _wrong_place(state, message, place) or _wrong_content(state, message)
+    if refusal:
+        return refusal
+    # Last, because it costs a few hundred hashes.
+    true_proof = state.committee(state.round).get_witness(message.proof.index)
+    if not true_proof.witness:
+        return Reason.NotAWitness
+    if true_proof != message.proof:
+        return Reason.WrongProof
+    heard = Witness(
+        message.proof,
+        message.participant_bloom,
+        message.broadcast_bloom,
+        message.broadcast_merkle,
+        message.model_hash,
+    )
+    current = replace(state.round, witnesses=(*state.round.witnesses, heard))
+    epoch = replace(state.epoch, rounds=(*state.epoch.rounds[:-1], current))
+    accepted = m.WitnessAccepted(message.sender, message.height, message.metadata)
+    return replace(state, epoch=epoch), (accepted,)
+
+
+def _wrong_place(state: Coordinator, message: m.OpportunisticWitness, place: int) -> Reason | None:
+    if message.proof.index != state.index(state.round, place):
+        return Reason.WrongIndex
+    if not message.proof.witness:
+        return Reason.NotAWitness
+    if any(w.proof.index == message.proof.index for w in state.round.witnesses):
+        return Reason.Duplicate
+    return None
+
+
+def _wrong_content(state: Coordinator, message: m.OpportunisticWitness) -> Reason | None:
+    clients = len(state.epoch.clients)
+    for bits in (message.participant_bloom, message.broadcast_bloom):
+        if len(bits) * 8 != bloom.bloom_bits(clients):
+            return Reason.WrongBloom
+        if bloom.overfull(bits, clients):
+            return Reason.FullBloom
+    if {len(message.broadcast_merkle), len(message.model_hash)} != {HASH_BYTES}:
+        return Reason.WrongHash
+    return None
+
+
+def opportunistic_cooldown(
+    state: Coordinator, message: m.OpportunisticCooldown, now: int
+) -> Received:
+    if state.run_state is not RunState.Cooldown or state.epoch.cooldown is None:
+        return Reason.WrongState
+    if message.epoch != state.epoch_number:
+        return Reason.WrongEpoch
+    place = member(state, message.sender)
+    if place is None:
+        return Reason.NotAMember
+    election = state.epoch.cooldown
+    index = state.index(election, place)
+    if index is None or not is_checkpointer(index, state.roster_size(election), election.seed):
+        return Reason.NotACheckpointer
+    if state.epoch.checkpointed:
+        return Reason.Duplicate
+    if message.model_hash != state.model_hash or state.checkpoint.source is not Source.P2P:
+        return Reason.WrongModel
+    root = state.run.model.checkpoint
+    if not root or not message.location.startswith(root) or len(message.location) > LOCATION_MAX:
+        return Reason.WrongLocation
+    stored = Checkpoint(Source.P2P, message.location, message.model_hash, state.progress)
+    epoch = replace(state.epoch, checkpointed=True)
+    done = m.CheckpointStored(message.location, state.progress.step)
+    return replace(state, epoch=epoch, checkpoint=stored), (done,)
+
+
+def health_check(state: Coordinator, message: m.HealthCheck, now: int) -> Received:
+    speed = min(max(message.tokens_per_second, 0), SPEED_MAX)
+    place = member(state, message.sender)
+    if place is None:
+        return _sign_of_pending(state, message, now, speed)
+    marks: tuple[tuple[int, Left], ...] = ()
+    if message.unhealthy:
+        accused = _accused(state, message.unhealthy)
+        if isinstance(accused, Reason):
+            return accused
+        marks = accused
+    epoch = state.epoch
+    at = place * VITAL.size
+    known = VITAL.unpack_from(epoch.vitals, at)[1]
+    vital = VITAL.pack(min(max(now - epoch.started, 0), SEEN_MAX), speed or known)
+    column = memoryview(epoch.vitals)  # so that the column is copied once, not twice
+    vitals = b"".join((column[:at], vital, column[at + VITAL.size :]))
+    changed = replace(epoch, vitals=vitals, leaving=epoch.leaving + marks)
+    return replace(state, epoch=changed), ()
+
+
+def _sign_of_pending(state: Coordinator, message: m.HealthCheck, now: int, speed: int) -> Received:
+    known = state.pending.get(message.sender)
+    if known is None or message.unhealthy:
+        return Reason.NotAMember
+    entry = replace(known, seen=now, speed=speed or known.speed)
+    return replace(state, pending=state.pending.put(entry)), ()
+
+
+def _accused(
+    state: Coordinator, identities: Iterable[bytes]
+) -> Reason | tuple[tuple[int, Left], ...]:
+    """The marks that an accusation leaves, or why it does not count."""
+    if state.run_state not in IN_ROUND:
+        return Reason.WrongState
+    judged = set(state.epoch.judged.unattested) if state.epoch.judged else set()
+    marked = {place for place, _ in state.epoch.leaving}
+    marks = []
+    for identity in identities:
+        place = state.find(identity)
+        if place is None:
+            return Reason.UnknownClient
+        if place not in judged:
+            return Reason.HealthyClient
+        if place not in marked and not state.epoch.clients[place].left:
+            marked.add(place)
+            marks.append((place, Left.Unhealthy))
+    return tuple(marks)
+
+
+def withdraw(state: Coordinator, message: m.Withdraw, now: int) -> Received:
+    place = member(state, message.sender)
+    if place is None:
+        if state.pending.get(message.sender) is None:
+            return Reason.NotAMember
+        gone = replace(state, pending=state.pending.drop(message.sender))
+        return gone, (m.ClientRemoved(message.sender, Left.Withdrew),)
+    if state.run_state not in IN_ROUND:
+        return remove(state, [(place, Left.Withdrew)])
+    # The round goes on with the roster it began with; the place is vacated when it ends.
+    if (place, Left.Withdrew) in state.epoch.leaving:
+        return Reason.Duplicate
+    epoch = replace(state.epoch, leaving=(*state.epoch.leaving, (place, Left.Withdrew)))
+    return replace(state, epoch=epoch), ()
+
+
+def remove(state: Coordinator, leaving: Iterable[tuple[int, Left]]) -> tuple[Coordinator, Effects]:
+    """Without these clients; the first reason given for each counts."""
+    why: dict[int, Left] = {}
+    for place, reason in leaving:
+        if not state.epoch.clients[place].left:
+            why.setdefault(place, reason)
+    if not why:
+        return state, ()
+    clients = list(state.epoch.clients)
+    for place, reason in why.items():
+        clients[place] = replace(clients[place], left=reason)
+    absent = tuple(sorted({*state.epoch.absent, *why}))
+    epoch = replace(state.epoch, clients=tuple(clients), absent=absent)
+    removed = tuple(m.ClientRemoved(clients[place].id, why[place]) for place in sorted(why))
+    return replace(state, epoch=epoch), removed
+
+
+def pause(state: Coordinator, message: m.Pause, now: int) -> Received:
+    if state.run_state is RunState.Finished:
+        return Reason.Finished
+    if state.pause_wanted:
+        return Reason.AlreadyPausing
+    return replace(state, pause_wanted=True), ()
+
+
+def resume(state: Coordinator, message: m.Resume, now: int) -> Received:
+    if not state.pause_wanted:
+        return Reason.NotPausing
+    return replace(state, pause_wanted=False), ()
+
+
+def update(state: Coordinator, message: m.Update, now: int) -> Received:
+    if state.run_state not in HALTED:
+        return Reason.NotHalted
+    if message.run.run_id != state.run.run_id:
+        return Reason.WrongRun
+    if any(message.run.all_rules()):
+        return Reason.BadConfig
+    # A finished run that is given more steps waits for the owner, like a paused one.
+    return replace(state, run=message.run, pause_wanted=True), ()

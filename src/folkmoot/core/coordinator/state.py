@@ -1,0 +1,248 @@
+"""The state of a run: one frozen value that encodes to the same bytes everywhere.
+
+What changes with every message is kept in small columns (`ready`, `vitals`), what changes with an
+epoch in records, so that a message costs the same in a run of a hundred clients and of ten
+thousand. Within an epoch a client keeps its place in `clients` for good, also after it left; a
+round lists the places that were `absent` when it began. So a proof of a round stays valid
+whoever leaves after it. Times are whole milliseconds.
+"""
+
+from bisect import bisect_left, bisect_right
+from enum import StrEnum
+from struct import Struct as Packing
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from folkmoot.core.bloom import Shape, bloom_shape
+from folkmoot.core.coordinator.assignment import Assignment, Share
+from folkmoot.core.coordinator.committee import CommitteeSelection, WitnessProof
+from folkmoot.core.coordinator.config import MAX_DELAY, Run
+from folkmoot.core.quorum import MAX_WITNESSES, witness_quorum
+from folkmoot.core.registry import Registry
+
+STATE_VERSION = 1
+# A round's results are judged `delay` rounds later and applied at the next: keep one more.
+STORED_ROUNDS = MAX_DELAY + 2
+VITAL = Packing("<II")
+VITAL_TYPE = np.dtype([("seen", "<u4"), ("speed", "<u4")])
+
+
+class RunState(StrEnum):
+    WaitingForMembers = "WaitingForMembers"
+    Warmup = "Warmup"
+    RoundTrain = "RoundTrain"
+    RoundWitness = "RoundWitness"
+    Cooldown = "Cooldown"
+    Finished = "Finished"
+    Paused = "Paused"
+
+
+class Left(StrEnum):
+    """Why a client is no longer part of an epoch, or of those who wait for one."""
+
+    Withdrew = "Withdrew"
+    Silent = "Silent"
+    Unhealthy = "Unhealthy"
+    SilentWitness = "SilentWitness"
+
+
+class Source(StrEnum):
+    """Where a client that joins gets the model from."""
+
+    Ephemeral = "Ephemeral"  # nowhere: everyone initialises it from the run's seed
+    Stored = "Stored"
+    P2P = "P2P"
+
+
+class Client(msgspec.Struct, frozen=True, array_like=True):
+    """A place in an epoch. Clients stand in the order of their ids."""
+
+    id: bytes
+    address: bytes = b""  # where its peers reach it; opaque here
+    model_hash: bytes = b""  # of the model it held when the epoch began
+    left: Left | None = None
+
+
+class Pending(msgspec.Struct, frozen=True, array_like=True):
+    """A client that waits for the next epoch, and the hash of the model it holds, if any."""
+
+    id: bytes
+    seen: int
+    address: bytes = b""
+    speed: int = 0
+    model_hash: bytes = b""
+
+
+class Witness(msgspec.Struct, frozen=True, array_like=True):
+    """What one witness of a round attests."""
+
+    proof: WitnessProof
+    participant_bloom: bytes
+    broadcast_bloom: bytes
+    broadcast_merkle: bytes
+    model_hash: bytes
+
+
+class Round(msgspec.Struct, frozen=True):
+    """One round. Without `spans` it trains nothing: it lets earlier results be attested."""
+
+    height: int
+    step: int
+    seed: int
+    spans: Share = ()
+    absent: tuple[int, ...] = ()
+    weights: bytes = b""
+    witnesses: tuple[Witness, ...] = ()
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far training is: exactly what the agreed model has learnt from, and what comes next."""
+
+    step: int = 0
+    data_index: int = 0  # the next sample nobody was given yet
+    owed: Share = ()  # samples that were given out and not attested: trained again first
+    tokens: int = 0  # tokens in attested results
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """The last stored model and how far it is; and where the newest one is to be had."""
+
+    source: Source = Source.Ephemeral
+    location: str = ""
+    model_hash: bytes = b""
+    progress: Progress = Progress()
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """The last round whose results a quorum of witnesses was asked about."""
+
+    height: int
+    unattested: tuple[int, ...]  # places that had work and whose results no quorum saw
+
+
+class Epoch(msgspec.Struct, frozen=True):
+    """What lasts for one epoch."""
+
+    clients: tuple[Client, ...] = ()
+    started: int = 0
+    absent: tuple[int, ...] = ()  # places whose client left
+    ready: bytes = b""
+    vitals: bytes = b""
+    leaving: tuple[tuple[int, Left], ...] = ()  # to be removed when RoundWitness ends
+    rounds: tuple[Round, ...] = ()  # the newest last
+    last_height: int | None = None  # the last round that trains, once it is known
+    judged: Judged | None = None
+    agreed_height: int | None = None  # the round whose model hash is in `Coordinator.model_hash`
+    cooldown: Round | None = None  # the roster and seed that elect checkpointers
+    checkpointed: bool = False
+
+
+class Coordinator(msgspec.Struct, frozen=True):
+    """A run, whole."""
+
+    run: Run
+    run_state: RunState
+    state_start: int
+    version: int = STATE_VERSION
+    epoch_number: int = 0
+    progress: Progress = Progress()
+    epoch: Epoch = Epoch()
+    pending: Registry[Pending] = Registry()
+    checkpoint: Checkpoint = Checkpoint()
+    model_hash: bytes = b""  # of the model that the last quorum agreed on
+    pause_wanted: bool = False
+
+    def find(self, identity: bytes) -> int | None:
+        """The place of a client that is in this epoch, or was."""
+        clients = self.epoch.clients
+        at = bisect_left(clients, identity, key=_id)
+        return at if at < len(clients) and clients[at].id == identity else None
+
+    @property
+    def active(self) -> int:
+        """Clients of this epoch that have not left."""
+        return len(self.epoch.clients) - len(self.epoch.absent)
+
+    @property
+    def round(self) -> Round:
+        return self.epoch.rounds[-1]
+
+    def round_at(self, height: int) -> Round | None:
+        """A stored round by height."""
+        rounds = self.epoch.rounds
+        at = height - rounds[0].height if rounds else -1
+        return rounds[at] if 0 <= at < len(rounds) else None
+
+    def roster_size(self, round_: Round) -> int:
+        return len(self.epoch.clients) - len(round_.absent)
+
+    def place(self, round_: Round, index: int) -> int:
+        """The place in `clients` of the client that is `index`-th in a round's roster."""
+        absent = round_.absent
+        return index + bisect_right(range(len(absent)), index, key=lambda j: absent[j] - j)
+
+    def index(self, round_: Round, place: int) -> int | None:
+        """The roster index of a place in a round, or None when it was absent."""
+        at = bisect_left(round_.absent, place)
+        if at < len(round_.absent) and round_.absent[at] == place:
+            return None
+        return place - at
+
+    def elected(self, round_: Round) -> int:
+        """How many witnesses a round has."""
+        return min(self.run.config.witness_nodes or MAX_WITNESSES, self.roster_size(round_))
+
+    def quorum(self, round_: Round) -> int:
+        return witness_quorum(self.elected(round_))
+
+    def committee(self, round_: Round) -> CommitteeSelection:
+        size = self.roster_size(round_)
+        return CommitteeSelection(0, self.elected(round_), 0, size, round_.seed)
+
+    def assignment(self, round_: Round) -> Assignment:
+        """The work of a stored round, by roster index."""
+        size = self.roster_size(round_)
+        return Assignment(round_.spans, round_.seed, range(size), round_.weights)
+
+    def bloom_shape(self, round_: Round, index: int) -> Shape:
+        """The filters that the witness at roster `index` fills in a round.
+
+        Sized for everyone of the epoch: the round it speaks of may have had more clients.
+        """
+        return bloom_shape(len(self.epoch.clients), round_.seed, index)
+
+    def vitals(self) -> NDArray[np.void]:
+        return np.frombuffer(self.epoch.vitals, VITAL_TYPE)
+
+
+def _id(client: Client) -> bytes:
+    return client.id
+
+
+_encoder = msgspec.msgpack.Encoder(order="deterministic")
+_decoder = msgspec.msgpack.Decoder(Coordinator)
+
+
+def encode(state: Coordinator) -> bytes:
+    """The canonical bytes of a state: equal states, equal bytes."""
+    return _encoder.encode(state)
+
+
+def decode(data: bytes) -> Coordinator:
+    """A state from its bytes; raises `msgspec.ValidationError` when they are not one."""
+    return _decoder.decode(data)
+
+
+def bit(column: bytes, place: int) -> bool:
+    return bool(column[place >> 3] >> (place & 7) & 1)
+
+
+def with_bit(column: bytes, place: int) -> bytes:
+    at = place >> 3
+    return column[:at] + bytes([column[at] | 1 << (place & 7)]) + column[at + 1 :]
+
+
+def count_bits(column: bytes) -> int:
+    return int.from_bytes(column, "little").bit_count()

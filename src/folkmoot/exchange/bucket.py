@@ -1,0 +1,304 @@
+"""One bucket behind one URL: S3, Google Cloud, Azure, a folder, memory, or read-only HTTP.
+
+    s3://bucket/prefix   gs://bucket/prefix   az://container/prefix
+    file:///folder or a plain path            memory:             https://host/prefix
+
+Credentials come from the environment the way each vendor's tools read them (for S3:
+AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL …) or from `options`.
+
+Promises: a key shows a whole object or none, however a writer dies; `put(create=True)` lets
+exactly one writer win; nothing larger than the caller's limit is read into memory; every
+failure is a BucketError that says which object and what to do. Each call exists twice, plain
+and `_async`; both are safe to call from many threads or tasks.
+"""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+import obstore
+from obstore import exceptions
+from obstore.store import HTTPStore
+
+from folkmoot.exchange.folder import Buffer, StagedFile
+from folkmoot.exchange.store import (
+    AlreadyExists,
+    BucketError,
+    Denied,
+    Missing,
+    NotPossible,
+    TooLarge,
+    TooShort,
+    checked_key,
+    checked_prefix,
+    checked_range,
+    first_line,
+    is_denial,
+    open_store,
+)
+
+__all__ = [
+    "AlreadyExists",
+    "Bucket",
+    "BucketError",
+    "BucketObject",
+    "Denied",
+    "Entry",
+    "Missing",
+    "NotPossible",
+    "TooLarge",
+    "TooShort",
+    "open_object",
+]
+
+PART = 8 << 20
+"""Bytes of a multipart upload's part: 10,000 parts make 80 GB, the largest object."""
+T = TypeVar("T")
+Body = Buffer | Path | Iterable[Buffer]
+AsyncBody = Body | AsyncIterable[Buffer]
+
+
+class Entry(msgspec.Struct, frozen=True):
+    key: str
+    size: int
+
+
+Entries = list[Entry]
+
+
+class Bucket:
+    """`patience`: seconds a failing or stalled store is retried before it is an error."""
+
+    def __init__(
+        self, url: str, options: Mapping[str, str] | None = None, patience: float = 60.0
+    ) -> None:
+        self.url = url
+        self.folder: Path | None = None
+        scheme = urlsplit(url).scheme
+        if scheme in ("", "file"):
+            self.folder = Path(unquote(urlsplit(url).path) if scheme else url).absolute()
+        self._store = open_store(url, self.folder, dict(options or {}), patience)
+
+    def get(self, key: str, limit: int) -> memoryview:
+        """The whole object, without a copy, if it has at most `limit` bytes."""
+        with self._translated(key):
+            found = obstore.get(self._store, checked_key(self.url, key))
+            self._bound(key, found.meta["size"], limit)
+            return memoryview(found.bytes())
+
+    async def get_async(self, key: str, limit: int) -> memoryview:
+        with self._translated(key):
+            found = await obstore.get_async(self._store, checked_key(self.url, key))
+            self._bound(key, found.meta["size"], limit)
+            return memoryview(await found.bytes_async())
+
+    def stream(self, key: str, limit: int, chunk: int = PART) -> Iterator[bytes]:
+        """The object in chunks of about `chunk` bytes, for what should not be in memory."""
+        with self._translated(key):
+            found = obstore.get(self._store, checked_key(self.url, key))
+            self._bound(key, found.meta["size"], limit)
+            yield from map(bytes, found.stream(min_chunk_size=chunk))
+
+    async def stream_async(self, key: str, limit: int, chunk: int = PART) -> AsyncIterator[bytes]:
+        with self._translated(key):
+            found = await obstore.get_async(self._store, checked_key(self.url, key))
+            self._bound(key, found.meta["size"], limit)
+            async for piece in found.stream(min_chunk_size=chunk):
+                yield bytes(piece)
+
+    def get_range(self, key: str, start: int, length: int) -> memoryview:
+        """Exactly `length` bytes from `start`; TooShort when the object ends before."""
+        checked_range(self.url, key, start, length)
+        try:
+            with self._translated(key):
+                found = obstore.get_range(self._store, key, start=start, length=length)
+        except BucketError as error:
+            if type(error) is BucketError and (size := self.size(key)) < start + length:
+                raise self._too_short(key, start, length, size) from error
+            raise
+        if len(found) != length:
+            raise self._too_short(key, start, length, start + len(found))
+        return memoryview(found)
+
+    async def get_range_async(self, key: str, start: int, length: int) -> memoryview:
+        checked_range(self.url, key, start, length)
+        try:
+            with self._translated(key):
+                found = await obstore.get_range_async(self._store, key, start=start, length=length)
+        except BucketError as error:
+            if type(error) is BucketError and (size := await self.size_async(key)) < start + length:
+                raise self._too_short(key, start, length, size) from error
+            raise
+        if len(found) != length:
+            raise self._too_short(key, start, length, start + len(found))
+        return memoryview(found)
+
+    def size(self, key: str) -> int:
+        with self._translated(key):
+            return obstore.head(self._store, checked_key(self.url, key))["size"]
+
+    async def size_async(self, key: str) -> int:
+        with self._translated(key):
+            return (await obstore.head_async(self._store, checked_key(self.url, key)))["size"]
+
+    def put(self, key: str, body: Body, *, create: bool = False) -> None:
+        """Store bytes, a file, or chunks as they come; visible only when complete.
+
+        `create` refuses to replace an object. S3 and its like can do that only in one
+        request, so a body to create is held in memory there.
+        """
+        self._check_writable(key)
+        with self._translated(key):
+            if self.folder is not None:
+                _write_file(self.folder / key, body, create)
+            else:
+                obstore.put(self._store, key, body, **_how(body, create))
+
+    async def put_async(self, key: str, body: AsyncBody, *, create: bool = False) -> None:
+        self._check_writable(key)
+        with self._translated(key):
+            if self.folder is None:
+                await obstore.put_async(self._store, key, body, **_how(body, create))
+            elif isinstance(body, AsyncIterable):
+                await _write_file_async(self.folder / key, body, create)
+            else:
+                await _in_thread(_write_file, self.folder / key, body, create)
+
+    def list(self, prefix: str = "") -> Entries:
+        """Every object under the folder `prefix`, in the order of their keys."""
+        with self._translated(prefix):
+            self._check_listable()
+            batches = obstore.list(self._store, checked_prefix(self.url, prefix), chunk_size=1000)
+            return _entries([meta for batch in batches for meta in batch])
+
+    async def list_async(self, prefix: str = "") -> Entries:
+        with self._translated(prefix):
+            self._check_listable()
+            batches = obstore.list(self._store, checked_prefix(self.url, prefix), chunk_size=1000)
+            return _entries([meta async for batch in batches for meta in batch])
+
+    def delete(self, key: str) -> None:
+        """Remove an object; one that is not there is already removed."""
+        self._check_writable(key)
+        try:
+            with self._translated(key):
+                obstore.delete(self._store, key)
+        except Missing:
+            return
+
+    async def delete_async(self, key: str) -> None:
+        self._check_writable(key)
+        try:
+            with self._translated(key):
+                await obstore.delete_async(self._store, key)
+        except Missing:
+            return
+
+    @contextmanager
+    def _translated(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise Missing(self.url, key, "there is no such object") from error
+        except (exceptions.AlreadyExistsError, exceptions.PreconditionError, FileExistsError) as e:
+            raise AlreadyExists(self.url, key, "the object already exists") from e
+        except exceptions.NotSupportedError as error:
+            raise NotPossible(self.url, key, first_line(error)) from error
+        except (exceptions.BaseError, OSError) as error:
+            if is_denial(error):
+                why = f"access denied; check the credentials and their rights: {first_line(error)}"
+                raise Denied(self.url, key, why) from error
+            raise BucketError(self.url, key, first_line(error)) from error
+
+    def _bound(self, key: str, size: int, limit: int) -> None:
+        if size > limit:
+            raise TooLarge(self.url, key, f"the object has {size} bytes, at most {limit} allowed")
+
+    def _too_short(self, key: str, start: int, length: int, size: int) -> TooShort:
+        why = f"the object ends at byte {size}, but bytes {start} to {start + length} were asked"
+        return TooShort(self.url, key, why)
+
+    def _check_writable(self, key: str) -> None:
+        checked_key(self.url, key)
+        if isinstance(self._store, HTTPStore):
+            raise NotPossible(self.url, key, "a bucket behind plain HTTP is read-only")
+
+    def _check_listable(self) -> None:
+        if isinstance(self._store, HTTPStore):
+            raise NotPossible(self.url, "", "a bucket behind plain HTTP cannot be listed")
+
+
+class BucketObject:
+    """One object as a source of bytes: `size()` and `read(start, length)`."""
+
+    def __init__(self, bucket: Bucket, key: str) -> None:
+        self.bucket, self.key = bucket, key
+        self.name = f"{bucket.url.rstrip('/')}/{key}"
+
+    def size(self) -> int:
+        return self.bucket.size(self.key)
+
+    def read(self, start: int, length: int) -> memoryview:
+        return self.bucket.get_range(self.key, start, length)
+
+
+def open_object(
+    url: str, options: Mapping[str, str] | None = None, patience: float = 60.0
+) -> BucketObject:
+    """The object a URL such as `https://host/corpus/train.bin` names."""
+    base, _, key = url.rpartition("/")
+    if not base or not key or base.endswith(":/"):
+        raise NotPossible(url, "", "this URL names no object inside a bucket")
+    return BucketObject(Bucket(base, options, patience), key)
+
+
+def _how(body: AsyncBody, create: bool) -> dict[str, Any]:
+    if create:
+        return {"mode": "create"}
+    return {"chunk_size": PART, "max_concurrency": 4}
+
+
+def _entries(metas: list[Any]) -> Entries:
+    return sorted((Entry(m["path"], m["size"]) for m in metas), key=lambda entry: entry.key)
+
+
+def _chunks(body: Body) -> Iterator[Buffer]:
+    if isinstance(body, Path):
+        with body.open("rb") as file:
+            while chunk := file.read(PART):
+                yield chunk
+    elif isinstance(body, bytes | bytearray | memoryview):
+        yield body
+    else:
+        yield from body
+
+
+def _write_file(path: Path, body: Body, create: bool) -> None:
+    with StagedFile(path) as staged:
+        for chunk in _chunks(body):
+            staged.write(chunk)
+        staged.commit(create)
+
+
+async def _write_file_async(path: Path, body: AsyncIterable[Buffer], create: bool) -> None:
+    with await _in_thread(StagedFile, path) as staged:
+        async for chunk in body:
+            await _in_thread(staged.write, chunk)
+        await _in_thread(staged.commit, create)
+
+
+async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Like `asyncio.to_thread`, but a cancelled caller waits for the thread to be done.
+
+    Otherwise the file would be closed, and its descriptor reused, under the thread's hands.
+    """
+    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise

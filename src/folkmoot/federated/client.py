@@ -1,0 +1,187 @@
+"""A participant's loop: register, wait to be called, train, deliver, until FINISHED.
+
+The heartbeat runs beside the training and is held open by the coordinator, so a call arrives at
+once. A coordinator that dies is waited for; what was trained meanwhile is delivered afterwards.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import grpc
+import msgspec
+
+from folkmoot.core.federation import participant as machine
+from folkmoot.exchange.bucket import Bucket
+from folkmoot.federated import wire
+from folkmoot.federated.arrays import BadModel
+from folkmoot.federated.connection import (
+    END_TIMEOUT,
+    Connection,
+    Finished,
+    Refused,
+    Tls,
+    backoff,
+)
+from folkmoot.federated.participant import (
+    Participant,
+    as_given,
+    checked_result,
+    encode_figures,
+    named,
+)
+from folkmoot.federated.signing import Identity
+from folkmoot.federated.weights import Weights
+
+_READY = {machine.WAITING: "READY", machine.TRAINING: "TRAINING", machine.DONE: "FINISHED"}
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the federation is and who we are."""
+
+    address: str
+    run_id: str
+    # A file with our key, made when it is not there; with none, a key for this once.
+    identity: str = ""
+    # Only when the coordinator does not tell, or we reach the bucket by another name.
+    bucket: str = ""
+    bucket_options: dict[str, str] = {}
+    tls: Tls | None = None
+
+
+def join(participant: Participant, **settings: Any) -> None:
+    """Take part until the federation has finished. Blocks; `settings` as in `Settings`."""
+    asyncio.run(take_part(participant, Settings(**settings)))
+
+
+async def take_part(
+    participant: Participant,
+    settings: Settings,
+    connect: Callable[..., Connection] = Connection,
+) -> None:
+    """Take part until the federation has finished."""
+    identity = Identity.load(settings.identity) if settings.identity else Identity.random()
+    line = connect(settings.address, settings.run_id, identity, settings.tls)
+    try:
+        with contextlib.suppress(Finished):
+            await line.register()
+            await _Part(participant, settings, line).run()
+    finally:
+        await line.close()
+
+
+class _Part:
+    """One participant's part in one federation."""
+
+    def __init__(self, participant: Participant, settings: Settings, line: Connection) -> None:
+        self._participant, self._line = participant, line
+        self._weights = Weights(Bucket(settings.bucket or line.bucket, settings.bucket_options))
+        self._state = machine.Participant()
+        self._heard = machine.Heard("STANDBY", -1)
+        self._news = asyncio.Event()
+        self._delivered = 0
+
+    async def run(self) -> None:
+        """Until FINISHED, or until one of the two loops fails: its exception is ours."""
+        loops = [asyncio.create_task(self._live()), asyncio.create_task(self._beat())]
+        try:
+            await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
+            for ended in filter(asyncio.Task.done, loops):
+                ended.result()
+        finally:
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+
+    async def _live(self) -> None:
+        delays = backoff(0.5, 30.0)
+        while self._state.phase != machine.DONE:
+            await self._news.wait()
+            self._news.clear()
+            self._state, effects = machine.apply(self._state, self._heard)
+            for effect in effects:
+                if not isinstance(effect, machine.Train):
+                    continue
+                if await self._round(effect.round):
+                    delays = backoff(0.5, 30.0)
+                    continue
+                # Nothing new may be said for a while, so look again in a while.
+                asyncio.get_running_loop().call_later(next(delays), self._news.set)
+
+    # Heartbeats.
+
+    async def _beat(self) -> None:
+        while True:
+            delivered = self._delivered
+            answer = await self._line.insist(
+                "Heartbeat", self._heartbeat(), self._line.heartbeat + 30.0
+            )
+            phase = cast(Any, wire.STATE_NAME[answer.state])
+            heard = machine.Heard(phase, answer.round, answer.expected)
+            if heard.expected and delivered != self._delivered:
+                continue  # said before our delivery was known
+            if heard != self._heard:
+                self._heard = heard
+                self._news.set()
+
+    def _heartbeat(self) -> Any:
+        heard, state = self._heard, self._state
+        return wire.HeartbeatRequest(
+            state=wire.STATE[_READY[state.phase]],
+            round=state.training if state.phase == machine.TRAINING else state.trained,
+            # Half of the period: what is held must end before we count as lost.
+            wait_ms=round(self._line.heartbeat * 500),
+            seen_state=wire.STATE[heard.phase],
+            seen_round=heard.round,
+            seen_expected=heard.expected,
+        )
+
+    # A round.
+
+    async def _round(self, round_: int) -> bool:
+        """Train and deliver one round; whether it counted."""
+        try:
+            await self._train(round_)
+        except Refused as refused:
+            counted = refused.code == grpc.StatusCode.ALREADY_EXISTS
+        except (BadModel, FileNotFoundError):
+            counted = False  # the round's weights went away: the round is over
+        else:
+            counted = True
+        self._delivered += counted
+        event = machine.Trained() if counted else machine.Failed()
+        self._state, _ = machine.apply(self._state, event)
+        # What was heard while we trained has not been looked at.
+        self._news.set()
+        return counted
+
+    async def _train(self, round_: int) -> None:
+        start = await self._line.insist(
+            "StartTrainingRound", wire.StartTrainingRoundRequest(round=round_)
+        )
+        arrays, samples, history = await asyncio.to_thread(self._compute, start)
+        metrics = encode_figures(self._participant.metrics())
+        await self._deliver(round_, arrays, samples, history, metrics)
+
+    def _compute(self, start: Any) -> tuple[Mapping[str, Any], int, str]:
+        if start.initial:
+            return named(self._participant.init_weights()), 0, "{}"
+        weights = self._weights.read_global(start.round, start.global_digest)
+        result = self._participant.train_round(as_given(weights), start.epochs, start.epoch_base)
+        return checked_result(result)
+
+    async def _deliver(
+        self, round_: int, arrays: Mapping[str, Any], samples: int, history: str, metrics: str
+    ) -> None:
+        id = self._line.participant_id
+        digest = await asyncio.to_thread(self._weights.write_update, round_, id, arrays)
+        request = wire.EndTrainingRoundRequest(
+            participant_id=id,
+            number_samples=samples,
+            metrics=metrics,
+            round=round_,
+            digest=digest,
+            history=history,
+        )
+        await self._line.insist("EndTrainingRound", request, END_TIMEOUT)

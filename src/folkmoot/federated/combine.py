@@ -1,0 +1,149 @@
+"""What the coordinator's worker threads do with models: judge one, combine many, find lost ones."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from blake3 import blake3
+
+from folkmoot.core.federation.state import Delivery, State
+from folkmoot.exchange.bucket import BucketError, Missing, TooLarge
+from folkmoot.federated.aggregate import Quarantined, Update
+from folkmoot.federated.arrays import BadModel, Layout, ModelFile, ModelWriter
+from folkmoot.federated.config import Federation
+from folkmoot.federated.store import HashedModel, RoundStore, digest_of
+
+HEADER_ROOM = 1 << 20
+
+
+class Made(NamedTuple):
+    """The next global model is in the bucket."""
+
+    digest: str
+    figures: Mapping[str, float]
+
+
+class Judged(NamedTuple):
+    """What became of an update: good when `reason` is empty."""
+
+    reason: str
+    missing: bool = False
+    damaged: bool = False
+    strike: bool = False
+
+
+def judge(config: Federation, store: RoundStore, state: State, delivery: Delivery) -> Judged:
+    """Take an update out of the bucket and check it, in one pass over its bytes."""
+    with ExitStack() as stack:
+        base = None
+        limit = config.bucket.max_object
+        try:
+            if not state.initial_round:
+                base = stack.enter_context(ModelFile(store.global_path(delivery.round)))
+                limit = base.nbytes + HEADER_ROOM
+            path = store.take(delivery.key, limit)
+        except Missing:
+            return Judged(f"there is no object {delivery.key} in the bucket", missing=True)
+        except TooLarge:
+            return Judged(f"{delivery.key} is larger than {limit} bytes", strike=True)
+        try:
+            source = stack.enter_context(HashedModel(path))
+        except BadModel as error:
+            strike = digest_of(path) == delivery.digest
+            return Judged(f"{delivery.key} is not a model: {error}", damaged=True, strike=strike)
+        update = _update(state, delivery, source, base)
+        verdict = config.aggregation.check(update, base.layout if base else None)
+        if source.digest() != delivery.digest:
+            return Judged(
+                f"{delivery.key} in the bucket is not what was announced: its digest is "
+                f"{source.digest()}, expected {delivery.digest}",
+                damaged=True,
+            )
+        if isinstance(verdict, Quarantined):
+            return Judged(verdict.reason, strike=True)
+    return Judged("")
+
+
+def lost(store: RoundStore, deliveries: Sequence[Delivery]) -> list[str]:
+    """The keys of accepted updates that can no longer be had with the same bytes."""
+    return [d.key for d in deliveries if not _recovered(store, d)]
+
+
+def combine(
+    config: Federation,
+    store: RoundStore,
+    state: State,
+    seed: bytes,
+    deliveries: Sequence[Delivery],
+) -> Made:
+    """Write `<round+1>/global` of the round's updates, which come in their one order."""
+    with ExitStack() as stack:
+        reference = None
+        if not state.initial_round:
+            reference = stack.enter_context(ModelFile(store.global_path(state.round)))
+        updates = []
+        for delivery in deliveries:
+            source = stack.enter_context(ModelFile(store.taken(delivery.key)))
+            base = reference
+            if delivery.round != state.round:
+                base = stack.enter_context(ModelFile(store.global_path(delivery.round)))
+            updates.append(_update(state, delivery, source, base))
+        return _combine(config, store, state, seed, reference, updates)
+
+
+def _combine(
+    config: Federation,
+    store: RoundStore,
+    state: State,
+    seed: bytes,
+    reference: ModelFile | None,
+    updates: Sequence[Update],
+) -> Made:
+    layout = reference.layout if reference else _majority(updates)
+    if reference is None:
+        updates = [u for u in updates if dict(u.source.layout) == dict(layout)]
+    with ExitStack() as stack:
+        memory, memory_out = _memory(config, store, state, layout, stack)
+        out = ModelWriter(store.global_target(state.round + 1), layout)
+        stack.callback(out.abort)
+        own = blake3(state.round.to_bytes(8, "little"), key=seed).digest()
+        figures = config.aggregation.combine(reference, updates, memory, out, memory_out, own)
+        if memory_out is not None:
+            memory_out.commit()
+        out.commit()
+    return Made(store.publish_global(state.round + 1), figures)
+
+
+def _memory(
+    config: Federation, store: RoundStore, state: State, layout: Layout, stack: ExitStack
+) -> tuple[ModelFile | None, ModelWriter | None]:
+    """What the strategy remembers of the last round, and where it writes it for the next."""
+    remembered = config.aggregation.memory_layout(layout)
+    if not remembered:
+        return None, None
+    before = store.memory_path(state.round)
+    memory = stack.enter_context(ModelFile(before)) if before.exists() else None
+    memory_out = ModelWriter(store.memory_path(state.round + 1), remembered)
+    stack.callback(memory_out.abort)
+    return memory, memory_out
+
+
+def _update(state: State, delivery: Delivery, source: ModelFile, base: ModelFile | None) -> Update:
+    staleness = state.round - delivery.round
+    return Update(delivery.id, delivery.samples, source, staleness, base)
+
+
+def _majority(updates: Sequence[Update]) -> Layout:
+    """The layout that most initial models have; the first by participant id among equals."""
+    layouts = [dict(u.source.layout) for u in updates]
+    return max(layouts, key=layouts.count)
+
+
+def _recovered(store: RoundStore, delivery: Delivery) -> bool:
+    try:
+        path = store.taken(delivery.key)
+        if path.exists() and digest_of(path) == delivery.digest:
+            return True
+        return digest_of(store.take(delivery.key, store.max_object)) == delivery.digest
+    except (BucketError, OSError):
+        return False

@@ -1,0 +1,170 @@
+"""What the owner of a federation writes: `federation.toml`.
+
+Everything has a default except the run's name and the number of rounds. Paths are relative to
+the file they stand in.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from folkmoot.core.config import Broken, decode
+from folkmoot.core.federation import Rules
+from folkmoot.federated.aggregate.fedavg import FedAvg
+from folkmoot.federated.aggregate.strategies import AnyStrategy
+
+PARTICIPANT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the coordinator listens and where it keeps what it must not forget."""
+
+    host: str = "127.0.0.1"
+    port: int = 50_061
+    state: str = "federation-state"
+    # Bytes of the largest request that is read.
+    max_message: int = 65_536
+
+    def rules(self) -> Iterator[Broken]:
+        if not is_host(self.host):
+            yield Broken("host", "must be a host name, an IPv4 or an IPv6 address")
+        if not 0 <= self.port <= 65_535:
+            yield Broken("port", "must be from 0 (any free port) to 65535")
+        if not self.state:
+            yield Broken("state", "must name a folder")
+        if not 1024 <= self.max_message <= 64 << 20:
+            yield Broken("max_message", "must be from 1024 to 67108864 bytes")
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class BucketConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the weights are. With no url: the folder `bucket` beside the journal."""
+
+    url: str = ""
+    # Credentials and endpoints, as obstore names them; better left to the environment.
+    options: dict[str, str] = {}
+    # Tell participants the url. Leave off when they reach the bucket by another name.
+    tell: bool = True
+    # Rounds whose objects are kept; 0 keeps all.
+    keep_rounds: int = 3
+    # Bytes of the largest object that is read.
+    max_object: int = 8 << 30
+
+    def rules(self) -> Iterator[Broken]:
+        if not 0 <= self.keep_rounds < 2**31:
+            yield Broken("keep_rounds", "must be 0 (all) or more")
+        if not 1 <= self.max_object < 2**50:
+            yield Broken("max_object", "must be 1 byte or more")
+
+
+class Security(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may take part, and how the wire is protected."""
+
+    # Name of each participant that may take part, and its public key in hex. With none, anybody
+    # may take part, under its public key.
+    participants: dict[str, str] = {}
+    # PEM files. With a client authority, participants must show a certificate of it (mutual TLS).
+    tls_certificate: str = ""
+    tls_key: str = ""
+    tls_client_authority: str = ""
+
+    def rules(self) -> Iterator[Broken]:
+        for name, key in self.participants.items():
+            if not PARTICIPANT_ID.fullmatch(name) or name == "global":
+                yield Broken("participants", f"{name!r} is not a name: use letters, digits . _ -")
+            if not _KEY.fullmatch(key):
+                yield Broken("participants", f"{name}: a public key is 64 hex digits, got {key!r}")
+        if len(set(self.participants.values())) != len(self.participants):
+            yield Broken("participants", "two names have the same key")
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            yield Broken("tls_certificate", "needs tls_key, and the other way round")
+        if self.tls_client_authority and not self.tls_certificate:
+            yield Broken("tls_client_authority", "needs tls_certificate and tls_key")
+
+
+class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+    """A Prometheus endpoint."""
+
+    enable: bool = False
+    host: str = "127.0.0.1"
+    port: int = 9464
+
+    def rules(self) -> Iterator[Broken]:
+        if not is_host(self.host):
+            yield Broken("host", "must be a host name, an IPv4 or an IPv6 address")
+        if not 0 <= self.port <= 65_535:
+            yield Broken("port", "must be from 0 (any free port) to 65535")
+
+
+class Federation(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole `federation.toml`."""
+
+    run_id: str
+    rounds: Rules
+    # 64 hex digits from which selections (and noise) follow; random and kept when left out.
+    seed: str = ""
+    # A safetensors file to begin with. With none, round 0 asks participants for their weights.
+    initial_weights: str = ""
+    server: Server = Server()
+    bucket: BucketConfig = BucketConfig()
+    aggregation: AnyStrategy = FedAvg()
+    security: Security = Security()
+    metrics: Metrics = Metrics()
+
+    def rules(self) -> Iterator[Broken]:
+        if not PARTICIPANT_ID.fullmatch(self.run_id):
+            yield Broken("run_id", "must be 1 to 128 letters, digits or . _ -")
+        if self.seed and not _KEY.fullmatch(self.seed):
+            yield Broken("seed", "must be 64 hex digits, or left out")
+        oldest = self.rounds.max_staleness + 2
+        if 0 < self.bucket.keep_rounds < oldest:
+            yield Broken("bucket", f"keep_rounds must be {oldest} or more (or 0): rounds are used")
+
+
+def is_host(host: str) -> bool:
+    """Whether `host` is an IPv4 or IPv6 address or a host name."""
+    try:
+        ipaddress.ip_address(host)
+        return True
+    except ValueError:
+        labels = host.removesuffix(".").split(".")
+        numeric = all(label.isdigit() for label in labels)
+        return len(host) <= 253 and not numeric and all(_LABEL.fullmatch(x) for x in labels)
+
+
+def load(path: Path) -> Federation:
+    """The federation that the file at `path` describes, with its paths made absolute."""
+    return rooted(decode(path.read_text(), Federation, path.name), path.parent)
+
+
+def rooted(config: Federation, folder: Path) -> Federation:
+    """`config` with relative paths taken from `folder`."""
+
+    def at(name: str) -> str:
+        return str((folder / name).absolute()) if name else ""
+
+    security, bucket = config.security, config.bucket
+    server = msgspec.structs.replace(config.server, state=at(config.server.state))
+    if not bucket.url or "://" not in bucket.url:
+        url = at(bucket.url) if bucket.url else str(Path(server.state) / "bucket")
+        bucket = msgspec.structs.replace(bucket, url=url)
+    return msgspec.structs.replace(
+        config,
+        initial_weights=at(config.initial_weights),
+        server=server,
+        bucket=bucket,
+        security=msgspec.structs.replace(
+            security,
+            tls_certificate=at(security.tls_certificate),
+            tls_key=at(security.tls_key),
+            tls_client_authority=at(security.tls_client_authority),
+        ),
+    )

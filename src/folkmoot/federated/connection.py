@@ -1,0 +1,153 @@
+"""A participant's line to its coordinator: signed calls, and patience.
+
+`call` makes one attempt; `insist` makes it until it is answered: it reconnects for ever, with a
+back-off, and registers again when the coordinator has started again or forgotten us.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import msgspec
+
+from folkmoot.federated import wire
+from folkmoot.federated.signing import Identity
+
+Code = grpc.StatusCode
+#: What a lost connection, a coordinator that is starting, or an overloaded one looks like.
+PASSING = {Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.RESOURCE_EXHAUSTED, Code.CANCELLED}
+CALL_TIMEOUT = 30.0
+#: Taking and checking a large update out of a slow bucket takes its time.
+END_TIMEOUT = 600.0
+
+
+class Tls(msgspec.Struct, frozen=True):
+    """PEM files: the authority of the coordinator's certificate, and our own for mutual TLS."""
+
+    authority: str = ""
+    certificate: str = ""
+    key: str = ""
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        def read(name: str) -> bytes | None:
+            return Path(name).read_bytes() if name else None
+
+        return grpc.ssl_channel_credentials(
+            read(self.authority), read(self.key), read(self.certificate)
+        )
+
+
+class Finished(Exception):
+    """The federation is over and takes nobody any more."""
+
+
+class Refused(Exception):
+    """The coordinator refused a request; trying it again as it is would not help."""
+
+    def __init__(self, code: grpc.StatusCode, reason: str) -> None:
+        super().__init__(f"{code.name}: {reason}")
+        self.code, self.reason = code, reason
+
+
+def backoff(first: float = 0.1, most: float = 10.0) -> Iterator[float]:
+    """Delays that double, with jitter so that a thousand participants do not come back at once."""
+    delay = first
+    while True:
+        yield delay * random.uniform(0.5, 1.0)
+        delay = min(delay * 2, most)
+
+
+class Connection:
+    def __init__(
+        self, address: str, run_id: str, identity: Identity, tls: Tls | None = None
+    ) -> None:
+        self.run_id, self.identity = run_id, identity
+        options = [
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.min_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 5_000),
+            ("grpc.keepalive_time_ms", 30_000),
+            ("grpc.keepalive_timeout_ms", 10_000),
+            ("grpc.max_receive_message_length", 65_536),
+        ]
+        if tls is None:
+            self._channel = grpc.aio.insecure_channel(address, options)
+        else:
+            self._channel = grpc.aio.secure_channel(address, tls.credentials(), options)
+        self._calls = {
+            name: self._channel.unary_unary(
+                f"/{wire.SERVICE}/{name}",
+                request_serializer=request.SerializeToString,
+                response_deserializer=response.FromString,
+            )
+            for name, (request, response) in wire.METHODS.items()
+        }
+        self.session = b""
+        self.participant_id = ""
+        self.heartbeat = 10.0
+        self.bucket = ""
+        self._registering = asyncio.Lock()
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    async def call(self, method: str, request: Any, limit: float = CALL_TIMEOUT) -> Any:
+        """One attempt, signed for the present session. Raises `grpc.aio.AioRpcError`."""
+        request.run_id = self.run_id
+        self.identity.sign(method, request, self.session)
+        return await self._calls[method](request, timeout=limit)
+
+    async def insist(self, method: str, request: Any, limit: float = CALL_TIMEOUT) -> Any:
+        """Attempts until there is an answer. Raises `Refused`, or `Finished`."""
+        delays = backoff()
+        while True:
+            session = self.session
+            try:
+                return await self.call(method, request, limit)
+            except grpc.aio.AioRpcError as error:
+                if _forgotten(error):
+                    await self.register(instead_of=session)
+                elif error.code() not in PASSING:
+                    raise Refused(error.code(), error.details() or "") from None
+            await asyncio.sleep(next(delays))
+
+    async def register(self, instead_of: bytes = b"") -> None:
+        """Rendezvous until accepted. One at a time: a later caller finds the new session."""
+        async with self._registering:
+            if self.session and self.session != instead_of:
+                return
+            for delay in backoff():
+                if await self._rendezvous():
+                    return
+                await asyncio.sleep(delay)
+
+    async def _rendezvous(self) -> bool:
+        try:
+            answer = await self.call("Rendezvous", wire.RendezvousRequest())
+            if answer.session != self.session:
+                # The first answer of a coordinator tells its session; the second call proves
+                # that we live now and are not a recording.
+                self.session = answer.session
+                answer = await self.call("Rendezvous", wire.RendezvousRequest())
+        except grpc.aio.AioRpcError as error:
+            if error.code() in PASSING or error.code() == Code.UNAUTHENTICATED:
+                return False
+            raise Refused(error.code(), error.details() or "") from None
+        self.participant_id, self.bucket = answer.participant_id, answer.bucket
+        self.heartbeat = answer.heartbeat_ms / 1000
+        if answer.reply == wire.ACCEPT:
+            return True
+        if answer.state == wire.STATE["FINISHED"]:
+            raise Finished
+        return False
+
+
+def _forgotten(error: grpc.aio.AioRpcError) -> bool:
+    """Whether registering again may help: a new session, or we were taken for lost."""
+    return error.code() == Code.UNAUTHENTICATED or (
+        error.code() == Code.PERMISSION_DENIED and "rendezvous" in (error.details() or "")
+    )

@@ -1,0 +1,320 @@
+"""The coordinator without its wire: the machine of `core.federation`, a journal, a bucket.
+
+Every event goes one way: the machine decides, the journal keeps the event, then its effects are
+carried out. A coordinator that is killed between any two of these and started again replays the
+journal, finds itself in the same round with the same updates, and goes on; nothing that must happen
+once happens twice, and the next global model has the same bits.
+
+All methods run on one event loop. Reading, checking and combining models runs on worker threads.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from folkmoot.core import federation as rules
+from folkmoot.core.federation import messages as m
+from folkmoot.core.federation.liveness import Liveness
+from folkmoot.core.federation.machine import next_deadline
+from folkmoot.core.federation.state import Delivery, State, restore
+from folkmoot.exchange.bucket import Bucket
+from folkmoot.federated import eventlog
+from folkmoot.federated.arrays import ModelFile, save_model
+from folkmoot.federated.combine import combine, lost
+from folkmoot.federated.config import Federation
+from folkmoot.federated.journal import Journal, JournalError
+from folkmoot.federated.metrics import Meters
+from folkmoot.federated.store import RoundStore
+
+COMPACT_AT = 128 * 1024
+WORKERS = 2
+
+
+class Snapshot(msgspec.Struct, frozen=True, tag=True):
+    """The first record of a journal: whose it is, and the state that the others continue."""
+
+    run_id: str
+    seed: bytes
+    state: bytes
+
+
+class Happened(msgspec.Struct, frozen=True, tag=True):
+    """Every other record: an event and the time at which it was applied."""
+
+    now: int
+    event: m.Event
+
+
+Record = Snapshot | Happened
+_decode = msgspec.msgpack.Decoder(Record).decode
+
+
+def wall_clock() -> int:
+    """Milliseconds; the journal outlives the machine's boot, so this is no monotonic clock."""
+    return time.time_ns() // 1_000_000
+
+
+class Coordinator:
+    def __init__(
+        self,
+        config: Federation,
+        *,
+        clock: Callable[[], int] = wall_clock,
+        journal: Callable[[Path], Journal] = Journal,
+        meters: Meters | None = None,
+    ) -> None:
+        self.config = config
+        self._wall, self._now = clock, 0
+        folder = Path(config.server.state)
+        self._journal = journal(folder / "journal")
+        self.log = eventlog.EventLog(folder / "events.jsonl", self.now)
+        bucket = Bucket(config.bucket.url, config.bucket.options)
+        self.store = RoundStore(bucket, folder, config.bucket.max_object)
+        self.meters = meters or Meters()
+        self.liveness = Liveness(config.rounds.expiry_ms)
+        self.workers = ThreadPoolExecutor(WORKERS, "folkmoot-worker")
+        self._waiting: dict[str, asyncio.Future[None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._aggregation: asyncio.Task[None] | None = None
+        self.finished = asyncio.Event()
+        self.resumed = bool(self._journal.records)
+        try:
+            self.state, self.seed = self._replay() if self.resumed else self._begin()
+        except BaseException:
+            self._journal.close()
+            raise
+
+    def now(self) -> int:
+        """Never earlier than before, even when the wall clock is set back."""
+        self._now = max(self._now, self._wall())
+        return self._now
+
+    # Life.
+
+    async def start(self) -> None:
+        """Take up where the journal ends."""
+        now = self.now()
+        for id in self.state.members:
+            self.liveness.heard(id, now)
+        if self.resumed:
+            # After a crash of the machine, an update that was never synced may be gone.
+            await self._ask_again(list(self.state.deliveries.values()))
+        if self.state.closing and self._aggregation is None:
+            self._aggregate(self.state.closing)
+        if self.state.phase == rules.FINISHED:
+            self.finished.set()
+        self.meters.observe(self.state)
+        self._arm()
+
+    async def stop(self) -> None:
+        """Release everything; the journal has all that a later start needs."""
+        if self._timer:
+            self._timer.cancel()
+        if self._aggregation:
+            self._aggregation.cancel()
+            await asyncio.gather(self._aggregation, return_exceptions=True)
+        for waiting in self._waiting.values():
+            waiting.cancel()
+        await asyncio.to_thread(self.workers.shutdown, cancel_futures=True)
+        self.log.write(eventlog.Stopped(self.state.phase, self.state.round))
+        self.log.close()
+        self._journal.close()
+
+    # Events.
+
+    def submit(self, event: m.Event) -> tuple[m.Effect, ...]:
+        """Decide, persist, act."""
+        before, now = self.state, self.now()
+        after, effects = rules.apply(before, event, now, self.seed)
+        if after is not before:
+            self._journal.append(msgspec.msgpack.encode(Happened(now, event)))
+            self.state = after
+            self._act(before, event, effects)
+        return effects
+
+    def heard(self, id: str) -> None:
+        """A participant gave a sign of life."""
+        if id in self.state.members and self.state.phase != rules.FINISHED:
+            self.liveness.heard(id, self.now())
+            if self._timer is None:
+                self._arm()
+
+    async def changed(self, id: str, patience: float) -> None:
+        """Wait until what `id` would be told may have changed, or `patience` seconds."""
+        if earlier := self._waiting.get(id):
+            _wake(earlier)
+        mine = self._waiting[id] = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.wait_for(mine, patience)
+        except TimeoutError:
+            pass
+        finally:
+            if self._waiting.get(id) is mine:
+                del self._waiting[id]
+
+    def _act(self, before: State, event: m.Event, effects: tuple[m.Effect, ...]) -> None:
+        for effect in effects:
+            self.log.write(effect)
+            if isinstance(effect, m.Joined):
+                self.liveness.heard(effect.id, self.now())
+            elif isinstance(effect, m.Left):
+                self.liveness.forget([effect.id])
+            elif isinstance(effect, m.Aggregate):
+                self._aggregate(effect.keys)
+        if self.state.phase == rules.FINISHED:
+            self.finished.set()
+        self._wake_changed(before, event)
+        self.meters.observe(self.state)
+        self._arm()
+
+    def _wake_changed(self, before: State, event: m.Event) -> None:
+        """Answer held heartbeats; a delivery concerns only its sender, and there are many."""
+        after = self.state
+        same = (before.phase, before.round, before.selected, bool(before.closing)) == (
+            after.phase,
+            after.round,
+            after.selected,
+            bool(after.closing),
+        )
+        waiting = [getattr(event, "id", "")] if same else list(self._waiting)
+        for id in waiting:
+            if id in self._waiting:
+                _wake(self._waiting[id])
+
+    # Time.
+
+    def _arm(self) -> None:
+        """Wake when somebody may have expired or the deadline passes, whichever is first."""
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        times = [t for t in (self.liveness.next_expiry(), next_deadline(self.state)) if t]
+        if times and self.state.phase != rules.FINISHED:
+            delay = max(0, min(times) - self.now()) / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay, self._wake_up)
+
+    def _wake_up(self) -> None:
+        self._timer = None
+        if lost := self.liveness.expired(self.now()):
+            self.submit(m.Dropped(lost))
+        self.submit(m.Tick())
+        if self._timer is None:
+            self._arm()
+
+    # Closing a round.
+
+    def _aggregate(self, keys: tuple[str, ...]) -> None:
+        deliveries = [self.state.deliveries[key] for key in keys]
+        self._aggregation = asyncio.get_running_loop().create_task(self._close(deliveries))
+
+    async def _close(self, deliveries: list[Delivery]) -> None:
+        """Make the next global model; a failure of the disk or the bucket is tried again."""
+        delay, round_ = 1.0, self.state.round
+        while True:
+            started = time.perf_counter()
+            try:
+                done = await self._combine(deliveries)
+            except (OSError, ValueError) as error:
+                self.log.write(eventlog.AggregationFailed(round_, str(error), delay))
+                if await self._ask_again(deliveries):
+                    return
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, 60.0)
+                continue
+            seconds = time.perf_counter() - started
+            count = len(deliveries)
+            self.log.write(
+                eventlog.Aggregated(round_, count, seconds, done.digest, dict(done.figures))
+            )
+            self.meters.aggregated(seconds)
+            self.submit(m.Written(round_, done.digest))
+            await self._tidy(round_)
+            return
+
+    async def _combine(self, deliveries: list[Delivery]) -> Any:
+        return await self._run(combine, self.config, self.store, self.state, self.seed, deliveries)
+
+    async def _ask_again(self, deliveries: list[Delivery]) -> bool:
+        """Give up updates that cannot be read back; whether there were any."""
+        gone = await self._run(lost, self.store, deliveries)
+        if gone:
+            self.submit(m.Lost(tuple(gone)))
+        return bool(gone)
+
+    async def _tidy(self, closed: int) -> None:
+        """Forget what the closed round needed; keep the journal short."""
+        oldest = closed - self.config.rounds.max_staleness
+        await self._run(self.store.forget_round, oldest)
+        await self._run(self.store.forget_memory, closed)
+        if keep := self.config.bucket.keep_rounds:
+            before = self.state.round - keep + 1
+            if count := await self._run(self.store.prune, before):
+                self.log.write(eventlog.Pruned(before, count))
+        if self._journal.size > COMPACT_AT:
+            self._journal.compact(self._snapshot(self.state, self.seed))
+
+    async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.workers, function, *arguments)
+
+    # The journal.
+
+    def _snapshot(self, state: State, seed: bytes) -> bytes:
+        return msgspec.msgpack.encode(Snapshot(self.config.run_id, seed, rules.canonical(state)))
+
+    def _begin(self) -> tuple[State, bytes]:
+        config = self.config
+        seed = bytes.fromhex(config.seed) if config.seed else secrets.token_bytes(32)
+        digest = ""
+        if config.initial_weights:
+            digest = _publish_initial(self.store, Path(config.initial_weights))
+        state = rules.begin(config.rounds, initial=not digest, global_digest=digest)
+        self._journal.append(self._snapshot(state, seed))
+        return state, seed
+
+    def _replay(self) -> tuple[State, bytes]:
+        first, *rest = map(_decode, self._journal.records)
+        self._journal.records.clear()
+        if not isinstance(first, Snapshot) or first.run_id != self.config.run_id:
+            raise JournalError(
+                f"{self.config.server.state} belongs to another run: use another state folder"
+            )
+        state = restore(first.state)
+        if state.rules != self.config.rounds:
+            raise JournalError(
+                f"[rounds] changed since the run began: {_differences(state, self.config)}; put "
+                "it back, or use another state folder"
+            )
+        for record in rest:
+            assert isinstance(record, Happened)
+            state, _ = rules.apply(state, record.event, record.now, first.seed)
+            self._now = max(self._now, record.now)
+        return state, first.seed
+
+
+def _publish_initial(store: RoundStore, path: Path) -> str:
+    """Copy the owner's weights to `0/global`, in this federation's own layout."""
+    with ModelFile(path) as model:
+        save_model(store.global_target(0), model.arrays())
+    return store.publish_global(0)
+
+
+def _differences(state: State, config: Federation) -> str:
+    fields = (f.name for f in msgspec.structs.fields(config.rounds))
+    changed = [
+        f"{name} was {getattr(state.rules, name)}, is {getattr(config.rounds, name)}"
+        for name in fields
+        if getattr(state.rules, name) != getattr(config.rounds, name)
+    ]
+    return "; ".join(changed)
+
+
+def _wake(waiting: "asyncio.Future[None]") -> None:
+    if not waiting.done():
+        waiting.set_result(None)

@@ -1,0 +1,275 @@
+"""The coordinator's gRPC face: authenticate, ask the machine, answer.
+
+Status codes: UNAUTHENTICATED for a bad signature, a replay or an old session; PERMISSION_DENIED for
+who is unknown, expelled, not on the allow-list, or uses another's key; FAILED_PRECONDITION for the
+right request at the wrong time, and for a missing object; ALREADY_EXISTS for a second, different
+update; INVALID_ARGUMENT for a bad one; DATA_LOSS for a damaged one. The details say what is wrong.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
+
+import grpc
+import grpc.aio
+import msgspec
+
+from folkmoot.core import federation as rules
+from folkmoot.core.federation import messages as m
+from folkmoot.core.federation.state import Delivery
+from folkmoot.exchange.bucket import BucketError
+from folkmoot.federated import eventlog, wire
+from folkmoot.federated.combine import Judged, judge
+from folkmoot.federated.coordinator import Coordinator
+from folkmoot.federated.signing import SESSION_BYTES, Nonces, Unauthenticated, verify
+
+DIGEST_BYTES = 32
+Code = grpc.StatusCode
+
+CODES: dict[str, grpc.StatusCode] = {
+    "unknown-participant": Code.PERMISSION_DENIED,
+    "expelled": Code.PERMISSION_DENIED,
+    "outside-round": Code.FAILED_PRECONDITION,
+    "not-selected": Code.FAILED_PRECONDITION,
+    "stale-round": Code.FAILED_PRECONDITION,
+    "future-round": Code.FAILED_PRECONDITION,
+    "closed": Code.FAILED_PRECONDITION,
+    "different-update": Code.ALREADY_EXISTS,
+    "bad-samples": Code.INVALID_ARGUMENT,
+}
+
+
+class Refusal(Exception):
+    """A request that is answered with a status other than OK."""
+
+    def __init__(self, code: grpc.StatusCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code, self.reason = code, reason
+
+
+class CoordinatorService:
+    """One method for each of the wire's; `handler()` is what a gRPC server is given."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self.coordinator = coordinator
+        self.config = coordinator.config
+        self.session = secrets.token_bytes(SESSION_BYTES)
+        self._nonces = Nonces()
+        self._names = {bytes.fromhex(k): n for n, k in self.config.security.participants.items()}
+        self._judging: dict[str, asyncio.Task[Judged]] = {}
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        return grpc.method_handlers_generic_handler(
+            wire.SERVICE,
+            {
+                name: grpc.unary_unary_rpc_method_handler(
+                    self._guarded(name, getattr(self, name)),
+                    request_deserializer=request.FromString,
+                    response_serializer=response.SerializeToString,
+                )
+                for name, (request, response) in wire.METHODS.items()
+            },
+        )
+
+    def _guarded(
+        self, method: str, call: Callable[[Any], Awaitable[Any]]
+    ) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Awaitable[Any]]:
+        async def answer(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+            count = self.coordinator.meters.requests.labels
+            try:
+                response = await call(request)
+            except Refusal as refusal:
+                count(method, refusal.code.name).inc()
+                await context.abort(refusal.code, refusal.reason)
+            count(method, "OK").inc()
+            return response
+
+        return answer
+
+    # The four methods, and one for onlookers.
+
+    async def Rendezvous(self, request: Any) -> Any:
+        key = self._proven("Rendezvous", request, session_known=False)
+        id = self._named(key)
+        reply = wire.LATER
+        if request.proof.session == self.session:
+            effects = self.coordinator.submit(m.Rendezvous(id))
+            self._refuse(effects)
+            accepted = any(isinstance(e, m.Reply) and e.reply == "ACCEPT" for e in effects)
+            reply = wire.ACCEPT if accepted else wire.LATER
+            self.coordinator.heard(id)
+        return wire.RendezvousResponse(
+            reply=reply,
+            participant_id=id,
+            session=self.session,
+            heartbeat_ms=round(self.config.rounds.heartbeat_time * 1000),
+            state=wire.STATE[self.coordinator.state.phase],
+            bucket=self.config.bucket.url if self.config.bucket.tell else "",
+        )
+
+    async def Heartbeat(self, request: Any) -> Any:
+        id = self._named(self._proven("Heartbeat", request))
+        seen = rules.Advert(
+            wire.STATE_NAME.get(request.seen_state, ""), request.seen_round, request.seen_expected
+        )
+        loop = asyncio.get_running_loop()
+        patience = min(request.wait_ms / 1000, self.config.rounds.heartbeat_time)
+        until = loop.time() + patience
+        while True:
+            advert = self._asked(rules.advert(self.coordinator.state, id))
+            self.coordinator.heard(id)
+            left = until - loop.time()
+            # That our own delivery is known now is no news to the one who made it.
+            news = advert[:2] != seen[:2] or (advert.expected and not seen.expected)
+            if news or left <= 0:
+                return wire.HeartbeatResponse(
+                    state=wire.STATE[advert.phase], round=advert.round, expected=advert.expected
+                )
+            await self.coordinator.changed(id, left)
+
+    async def StartTrainingRound(self, request: Any) -> Any:
+        id = self._named(self._proven("StartTrainingRound", request))
+        self.coordinator.heard(id)
+        task = self._asked(rules.task(self.coordinator.state, id))
+        if request.round != task.round:
+            raise Refusal(
+                Code.FAILED_PRECONDITION,
+                f"round {request.round} is not in progress; it is round {task.round}",
+            )
+        return wire.StartTrainingRoundResponse(
+            epochs=task.epochs,
+            epoch_base=task.epoch_base,
+            round=task.round,
+            initial=task.initial,
+            global_digest=bytes.fromhex(task.global_digest),
+        )
+
+    async def EndTrainingRound(self, request: Any) -> Any:
+        id = self._named(self._proven("EndTrainingRound", request))
+        self.coordinator.heard(id)
+        delivery = self._announced(id, request)
+        if answer := rules.admits(self.coordinator.state, *_fields(delivery)):
+            self._refuse((answer,))
+            return wire.EndTrainingRoundResponse(again=True)
+        judged = await self._judge(delivery)
+        if judged.reason:
+            self._reject(delivery, judged)
+        effects = self.coordinator.submit(
+            m.Delivered(id, delivery.round, delivery.digest, delivery.samples)
+        )
+        self._refuse(effects)
+        again = any(isinstance(e, m.Counted) and e.again for e in effects)
+        if not again:
+            self._report(delivery, request)
+        return wire.EndTrainingRoundResponse(again=again)
+
+    async def Status(self, request: Any) -> Any:
+        state = self.coordinator.state
+        return wire.StatusResponse(
+            state=wire.STATE[state.phase],
+            round=state.round,
+            run_id=self.config.run_id,
+            rounds=state.rules.rounds,
+            connected=len(state.members),
+            needed=state.rules.min_connected,
+            selected=len(state.selected),
+            delivered=len(state.deliveries),
+            goal=state.goal,
+            quarantined=len(state.quarantined),
+            epoch_base=state.epoch_base,
+        )
+
+    # Who speaks.
+
+    def _proven(self, method: str, request: Any, *, session_known: bool = True) -> bytes:
+        """The key that signed the request, once, for this run and session."""
+        try:
+            key = verify(method, request)
+            if request.run_id != self.config.run_id:
+                raise Unauthenticated(f"this is run {self.config.run_id!r}, not {request.run_id!r}")
+            if request.proof.session == self.session:
+                self._nonces.take(key, request.proof.nonce)
+            elif session_known:
+                raise Unauthenticated("the coordinator started again: rendezvous again")
+        except Unauthenticated as error:
+            raise Refusal(Code.UNAUTHENTICATED, str(error)) from None
+        return key
+
+    def _named(self, key: bytes) -> str:
+        if not self._names:
+            return key.hex()
+        if name := self._names.get(key):
+            return name
+        raise Refusal(
+            Code.PERMISSION_DENIED,
+            f"the key {key.hex()} is not on the allow-list of {self.config.run_id!r}",
+        )
+
+    # Answers.
+
+    def _asked(self, answer: Any) -> Any:
+        self._refuse((answer,))
+        return answer
+
+    def _refuse(self, effects: tuple[Any, ...]) -> None:
+        for effect in effects:
+            if isinstance(effect, m.Refused):
+                raise Refusal(CODES[effect.code], effect.reason)
+
+    def _announced(self, id: str, request: Any) -> Delivery:
+        if request.participant_id not in ("", id):
+            raise Refusal(
+                Code.PERMISSION_DENIED,
+                f"{id} cannot deliver for {request.participant_id[:128]!r}: its key is "
+                f"{request.round}/{id}",
+            )
+        if len(request.digest) != DIGEST_BYTES:
+            raise Refusal(Code.INVALID_ARGUMENT, f"a digest has {DIGEST_BYTES} bytes")
+        return Delivery(id, request.round, request.digest.hex(), request.number_samples)
+
+    async def _judge(self, delivery: Delivery) -> Judged:
+        """Judge an update once, however many times its sender asks meanwhile."""
+        token = f"{delivery.key} {delivery.digest} {delivery.samples}"
+        task = self._judging.get(token)
+        if task is None:
+            task = asyncio.create_task(self._take_and_check(delivery))
+            self._judging[token] = task
+            task.add_done_callback(lambda _: self._judging.pop(token, None))
+        # Shielded: a caller that goes away must not leave the check half done for the other.
+        return await asyncio.shield(task)
+
+    async def _take_and_check(self, delivery: Delivery) -> Judged:
+        c = self.coordinator
+        try:
+            return await asyncio.get_running_loop().run_in_executor(
+                c.workers, judge, c.config, c.store, c.state, delivery
+            )
+        except (BucketError, OSError) as error:
+            raise Refusal(Code.UNAVAILABLE, f"the bucket cannot be read: {error}") from None
+
+    def _reject(self, delivery: Delivery, judged: Judged) -> NoReturn:
+        self.coordinator.log.write(
+            eventlog.UpdateRefused(delivery.id, delivery.round, judged.reason)
+        )
+        if judged.strike:
+            self.coordinator.submit(m.Quarantined(delivery.id, delivery.round, judged.reason))
+        if judged.missing:
+            raise Refusal(Code.FAILED_PRECONDITION, judged.reason)
+        raise Refusal(Code.DATA_LOSS if judged.damaged else Code.INVALID_ARGUMENT, judged.reason)
+
+    def _report(self, delivery: Delivery, request: Any) -> None:
+        log = self.coordinator.log
+        try:
+            metrics = msgspec.json.decode(request.metrics or "{}", type=dict[str, Any])
+            history = msgspec.json.decode(request.history or "{}", type=dict[str, list[float]])
+        except (msgspec.DecodeError, RecursionError) as error:
+            log.write(eventlog.ReportRefused(delivery.id, delivery.round, str(error)))
+            return
+        log.write(
+            eventlog.Reported(delivery.id, delivery.round, delivery.samples, metrics, history)
+        )
+
+
+def _fields(delivery: Delivery) -> tuple[str, int, str, int]:
+    return delivery.id, delivery.round, delivery.digest, delivery.samples

@@ -1,0 +1,161 @@
+"""The coordinator's side of the bucket: `<round>/global` and `<round>/<participant_id>`.
+
+- An update is taken into a private file before it is judged: a hard link in a folder bucket, a
+  bounded download otherwise. What was accepted is what is counted, whatever its sender does to the
+  object afterwards.
+- A global model is written whole, synced, and only then named.
+- Old rounds are pruned by policy, private copies when their round is over.
+
+Calls block; the coordinator makes them on its worker threads.
+"""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from blake3 import blake3
+
+from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
+from folkmoot.federated.arrays import BLOCK, Array, ModelFile
+
+READ = 1 << 20
+
+
+class RoundStore:
+    def __init__(self, bucket: Bucket, folder: Path, max_object: int) -> None:
+        self.bucket, self.max_object = bucket, max_object
+        self._folder = folder
+        self._spool = folder / "spool"
+        self._spool.mkdir(parents=True, exist_ok=True)
+
+    # Updates.
+
+    def take(self, key: str, limit: int) -> Path:
+        """A private copy of the object under `key`; raises `Missing` or `TooLarge`."""
+        path = self.taken(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        limit = min(limit, self.max_object)
+        if self.bucket.folder is None:
+            self._download(key, path, limit)
+            return path
+        source = self.bucket.folder / key
+        try:
+            if source.stat().st_size > limit:
+                raise TooLarge(self.bucket.url, key, f"more than {limit} bytes")
+            _link(source, path)
+        except FileNotFoundError:
+            raise Missing(self.bucket.url, key, "there is no such object") from None
+        return path
+
+    def taken(self, key: str) -> Path:
+        """Where the private copy of `key` is, if it was taken."""
+        return self._spool / key
+
+    def forget_round(self, round_: int) -> None:
+        """Delete the private copies of a round."""
+        shutil.rmtree(self._spool / str(round_), ignore_errors=True)
+
+    # Global models.
+
+    def global_path(self, round_: int) -> Path:
+        """A local file of the round's global model; downloaded once when the bucket is remote."""
+        path = self.global_target(round_)
+        if self.bucket.folder is None and not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._download(f"{round_}/global", path, self.max_object)
+        return path
+
+    def global_target(self, round_: int) -> Path:
+        """Where to write the round's global model before it is published."""
+        return (self.bucket.folder or self._spool) / f"{round_}/global"
+
+    def publish_global(self, round_: int) -> str:
+        """Put a written global model where participants read it; its digest."""
+        path = self.global_target(round_)
+        if self.bucket.folder is None:
+            self.bucket.put(f"{round_}/global", path)
+        return digest_of(path)
+
+    # What strategies remember between rounds.
+
+    def memory_path(self, round_: int) -> Path:
+        return self._folder / "memory" / str(round_)
+
+    def forget_memory(self, round_: int) -> None:
+        self.memory_path(round_).unlink(missing_ok=True)
+
+    # Pruning.
+
+    def prune(self, oldest: int) -> int:
+        """Delete every object of rounds before `oldest`; how many."""
+        if self.bucket.folder is None:
+            return self._prune_remote(oldest)
+        count = 0
+        for entry in self.bucket.folder.iterdir():
+            if entry.name.isdigit() and int(entry.name) < oldest:
+                count += sum(1 for _ in entry.iterdir())
+                shutil.rmtree(entry, ignore_errors=True)
+        return count
+
+    def _prune_remote(self, oldest: int) -> int:
+        if oldest < 1:
+            return 0
+        found = self.bucket.list(str(oldest - 1))
+        for object_ in found:
+            self.bucket.delete(object_.key)
+        return len(found)
+
+    def _download(self, key: str, path: Path, limit: int) -> None:
+        partial = path.with_name(f"{path.name}#{os.getpid()}")
+        try:
+            with partial.open("wb") as out:
+                for chunk in self.bucket.stream(key, limit):
+                    out.write(chunk)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+class HashedModel(ModelFile):
+    """A model whose `blocks()` also hash the body as they go: one pass for check and digest."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._hash: Any = None
+
+    def blocks(self, size: int = BLOCK) -> Iterator[tuple[str, int, Array]]:
+        hasher = blake3(self.head)
+        for name, start, values in super().blocks(size):
+            hasher.update(values.view(np.uint8).data)
+            yield name, start, values
+        self._hash = hasher
+
+    def digest(self) -> str:
+        """BLAKE3 of the whole body, from the pass that was made, or from a pass of its own."""
+        return self._hash.hexdigest() if self._hash is not None else digest_of(self.path)
+
+
+def digest_of(path: Path) -> str:
+    """BLAKE3 of a file, read through one small buffer."""
+    hasher, buffer = blake3(), bytearray(READ)
+    view = memoryview(buffer)
+    with path.open("rb", buffering=0) as file:
+        while got := file.readinto(buffer):
+            hasher.update(view[:got])
+    return hasher.hexdigest()
+
+
+def _link(source: Path, target: Path) -> None:
+    """A name of our own for the same bytes, or a copy where the folder is on another disk."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        with contextlib.suppress(FileExistsError):
+            shutil.copyfile(source, target)

@@ -1,0 +1,282 @@
+"""A bucket behaves the same on a folder, in memory and on a real S3 server."""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from folkmoot.exchange.bucket import (
+    AlreadyExists,
+    Bucket,
+    BucketError,
+    BucketObject,
+    Denied,
+    Entry,
+    Missing,
+    NotPossible,
+    TooLarge,
+    TooShort,
+    open_object,
+)
+
+BIG = os.urandom(20 << 20)
+MANY = 1 << 40
+
+
+@pytest.fixture(params=["folder", "memory", "s3"])
+def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
+    if request.param == "folder":
+        return Bucket(str(tmp_path / "bucket"))
+    if request.param == "memory":
+        return Bucket("memory:")
+    server = request.getfixturevalue("s3_server")
+    return Bucket(server.new_bucket(), server.options, patience=10)
+
+
+def test_what_was_put_comes_back(bucket: Bucket):
+    bucket.put("3/global", b"weights")
+    assert bytes(bucket.get("3/global", limit=7)) == b"weights"
+    assert bucket.size("3/global") == 7
+    bucket.put("3/global", b"others")
+    assert bytes(bucket.get("3/global", limit=100)) == b"others"
+
+
+def test_an_empty_object_is_an_object(bucket: Bucket):
+    bucket.put("empty", b"")
+    assert bytes(bucket.get("empty", limit=0)) == b""
+
+
+def test_a_body_may_be_bytes_a_file_or_chunks(bucket: Bucket, tmp_path: Path):
+    (tmp_path / "body").write_bytes(BIG)
+    bucket.put("bytes", BIG)
+    bucket.put("view", memoryview(BIG))
+    bucket.put("file", tmp_path / "body")
+    bucket.put("chunks", (BIG[i : i + (1 << 20)] for i in range(0, len(BIG), 1 << 20)))
+    for key in ("bytes", "view", "file", "chunks"):
+        assert bytes(bucket.get(key, MANY)) == BIG
+        assert b"".join(bucket.stream(key, MANY)) == BIG
+
+
+def test_async_calls_do_the_same(bucket: Bucket):
+    async def chunks() -> AsyncIterator[bytes]:
+        for i in range(0, len(BIG), 1 << 20):
+            yield BIG[i : i + (1 << 20)]
+
+    async def use() -> None:
+        await asyncio.gather(
+            bucket.put_async("1/a", chunks()), bucket.put_async("1/b", BIG, create=True)
+        )
+        assert bytes(await bucket.get_async("1/a", MANY)) == BIG
+        assert b"".join([piece async for piece in bucket.stream_async("1/b", MANY)]) == BIG
+        assert bytes(await bucket.get_range_async("1/a", 5, 10)) == BIG[5:15]
+        assert await bucket.list_async("1") == [Entry("1/a", len(BIG)), Entry("1/b", len(BIG))]
+        await bucket.delete_async("1/a")
+        await bucket.delete_async("1/a")
+        for call in (
+            bucket.get_async("1/a", MANY),
+            bucket.size_async("1/a"),
+            bucket.get_range_async("1/a", 0, 1),
+        ):
+            with pytest.raises(Missing):
+                await call
+        with pytest.raises(AlreadyExists):
+            await bucket.put_async("1/b", b"other", create=True)
+        with pytest.raises(TooShort):
+            await bucket.get_range_async("1/b", len(BIG), 1)
+        with pytest.raises(TooLarge):
+            await bucket.get_async("1/b", 10)
+
+    asyncio.run(use())
+
+
+def test_a_missing_object_is_named(bucket: Bucket):
+    for call in (bucket.size, lambda key: bucket.get(key, 9), lambda k: bucket.get_range(k, 0, 1)):
+        with pytest.raises(Missing, match=r"\[7/nobody\]: there is no such object"):
+            call("7/nobody")
+    with pytest.raises(Missing):
+        next(bucket.stream("7/nobody", 9))
+
+
+def test_an_object_above_the_limit_is_not_read(bucket: Bucket):
+    bucket.put("big", b"12345")
+    with pytest.raises(TooLarge, match="5 bytes, at most 4"):
+        bucket.get("big", limit=4)
+    with pytest.raises(TooLarge):
+        next(bucket.stream("big", limit=4))
+
+
+def test_exactly_one_creator_wins(bucket: Bucket):
+    outcomes: list[str] = []
+
+    def create(body: bytes) -> None:
+        try:
+            bucket.put("round", body, create=True)
+            outcomes.append(body.decode())
+        except AlreadyExists:
+            outcomes.append("late")
+
+    threads = [threading.Thread(target=create, args=(f"w{i}".encode(),)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    winners = [outcome for outcome in outcomes if outcome != "late"]
+    assert len(outcomes) == 6
+    assert winners == [bytes(bucket.get("round", 9)).decode()]
+
+
+def test_a_range_is_exact_or_an_error(bucket: Bucket):
+    bucket.put("tokens", b"0123456789")
+    assert bytes(bucket.get_range("tokens", 3, 4)) == b"3456"
+    assert bytes(bucket.get_range("tokens", 0, 10)) == b"0123456789"
+    for start, length in ((8, 3), (10, 1), (50, 5)):
+        with pytest.raises(TooShort, match="ends at byte 10"):
+            bucket.get_range("tokens", start, length)
+    with pytest.raises(NotPossible, match="not a range"):
+        bucket.get_range("tokens", -1, 5)
+
+
+def test_list_is_by_folder_and_sorted(bucket: Bucket):
+    for key in ("2/b", "2/a", "20/a", "1/x/y"):
+        bucket.put(key, b"1")
+    assert [entry.key for entry in bucket.list("2")] == ["2/a", "2/b"]
+    assert [entry.key for entry in bucket.list()] == ["1/x/y", "2/a", "2/b", "20/a"]
+    assert bucket.list("3") == []
+
+
+def test_delete_twice_is_fine(bucket: Bucket):
+    bucket.put("x", b"1")
+    bucket.delete("x")
+    bucket.delete("x")
+    assert bucket.list() == []
+
+
+def test_a_writer_that_fails_midway_leaves_nothing(bucket: Bucket):
+    def failing() -> Iterator[bytes]:
+        yield BIG[: 9 << 20]
+        yield BIG[: 9 << 20]
+        raise RuntimeError("the network is gone")
+
+    with pytest.raises(RuntimeError, match="network is gone"):
+        bucket.put("half", failing())
+    with pytest.raises(Missing):
+        bucket.size("half")
+    assert bucket.list() == []
+
+
+def test_a_cancelled_writer_leaves_nothing(bucket: Bucket):
+    async def use() -> None:
+        started = asyncio.Event()
+
+        async def endless() -> AsyncIterator[bytes]:
+            while True:
+                yield BIG[: 9 << 20]
+                started.set()
+                await asyncio.Event().wait()
+
+        writer = asyncio.create_task(bucket.put_async("half", endless()))
+        await started.wait()
+        writer.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writer
+        assert await bucket.list_async() == []
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize(
+    "key", ["", "/x", "a//b", "../x", "a/../b", ".", "a/", "x#1", "a\\b", "a\nb", "a?b", "k" * 901]
+)
+def test_a_key_that_could_mean_something_else_is_refused(bucket: Bucket, key: str):
+    for call in (bucket.size, bucket.delete, lambda k: bucket.put(k, b"1")):
+        with pytest.raises(NotPossible, match="a key"):
+            call(key)
+
+
+@settings(max_examples=40)
+@given(key=st.text(min_size=1, max_size=40))
+def test_no_key_reaches_outside_a_folder(tmp_path_factory: pytest.TempPathFactory, key: str):
+    root = tmp_path_factory.mktemp("outside")
+    bucket = Bucket(str(root / "bucket"))
+    try:
+        bucket.put(key, b"1")
+    except BucketError:
+        pass
+    else:
+        assert bytes(bucket.get(key, 1)) == b"1"
+        assert [entry.key for entry in bucket.list()] == [key]
+    assert [path.name for path in root.iterdir()] == ["bucket"]
+
+
+def test_an_orphaned_staging_file_is_never_an_object(tmp_path: Path):
+    bucket = Bucket(tmp_path.as_uri())
+    bucket.put("1/a", b"whole")
+    (tmp_path / "1" / "a#12345").write_bytes(b"ha")
+    assert bucket.list() == [Entry("1/a", 5)]
+
+
+def test_a_full_disk_is_an_error_and_leaves_the_old_object(small_disk: Path):
+    bucket = Bucket(str(small_disk))
+    bucket.put("x", b"old")
+    with pytest.raises(BucketError, match="No space left"):
+        bucket.put("x", BIG)
+    assert bytes(bucket.get("x", 3)) == b"old"
+    assert [path.name for path in small_disk.iterdir()] == ["x"]
+
+
+def test_a_wrong_secret_is_denied(s3_server):
+    url = s3_server.new_bucket()
+    liar = Bucket(url, {**s3_server.options, "secret_access_key": "wrong"}, patience=5)
+    for call in (lambda: liar.put("x", b"1"), lambda: liar.get("x", 9), liar.list):
+        with pytest.raises(Denied, match="check the credentials"):
+            call()
+
+
+def test_credentials_may_come_from_the_environment(s3_server, monkeypatch: pytest.MonkeyPatch):
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    bucket = Bucket(s3_server.new_bucket())
+    bucket.put("x", b"1")
+    assert bucket.size("x") == 1
+
+
+def test_a_prefix_in_the_url_is_part_of_every_key(s3_server):
+    root = s3_server.new_bucket()
+    Bucket(f"{root}/runs/one", s3_server.options).put("a", b"1")
+    assert Bucket(root, s3_server.options).list() == [Entry("runs/one/a", 1)]
+    assert Bucket(f"{root}/runs/one", s3_server.options).list() == [Entry("a", 1)]
+
+
+def test_a_store_that_does_not_answer_is_an_error_after_patience(free_port: int):
+    url = "s3://nobody"
+    options = {"endpoint": f"http://127.0.0.1:{free_port}", "region": "r",
+               "access_key_id": "a", "secret_access_key": "b"}  # fmt: skip
+    with pytest.raises(BucketError, match="error sending request") as caught:
+        Bucket(url, options, patience=0.3).get("x", 1)
+    assert type(caught.value) is BucketError
+
+
+@pytest.mark.parametrize("url", ["ftp://host/x", "s3://", "what:ever"])
+def test_a_url_of_no_bucket_is_refused(url: str):
+    with pytest.raises(NotPossible):
+        Bucket(url, {"region": "r"}).size("x")
+
+
+def test_an_object_is_a_source_of_ranges(bucket: Bucket):
+    bucket.put("d/train.bin", b"0123456789")
+    source = BucketObject(bucket, "d/train.bin")
+    assert source.size() == 10
+    assert bytes(source.read(2, 3)) == b"234"
+    assert source.name.endswith("/d/train.bin")
+
+
+def test_open_object_finds_a_file_by_path(tmp_path: Path):
+    (tmp_path / "train.bin").write_bytes(b"0123")
+    assert bytes(open_object(str(tmp_path / "train.bin")).read(1, 2)) == b"12"
+    with pytest.raises(NotPossible, match="names no object"):
+        open_object("train.bin")

@@ -1,0 +1,123 @@
+"""The words of a federation's transcripts.
+
+> federation rounds=2 min_participants=2      a new federation with these rules
+> 0 rendezvous a                              at 0 s, participant `a` registers
+> 5 deliver a samples=10 contents=x round=0   `a` delivers a good update
+> 5 bad a                                     `a` delivers a bad one
+> 5 drop a,b     > 5 tick     > 5 written     > 5 lost 0/a
+> heartbeat a    > start a    > show          questions change nothing
+"""
+
+from typing import Any
+
+import msgspec
+
+from folkmoot.core import federation
+from folkmoot.core.federation import Rules, State, messages as m
+from folkmoot.core.federation.machine import next_deadline
+from scenarios.transcript import arguments
+
+SEED = bytes(32)
+
+
+class Speaker:
+    """Says the commands of one transcript to one machine."""
+
+    def __init__(self) -> None:
+        self.state: State | None = None
+
+    def __call__(self, command: str) -> list[str]:
+        words, named = arguments(command.split())
+        if words[0] == "federation":
+            initial = named.pop("initial", "no") == "yes"
+            values = {k: _value(v) for k, v in named.items()}
+            self.state = federation.begin(Rules(**values), initial=initial)
+            return []
+        if words[0] in ("heartbeat", "start", "show"):
+            return getattr(self, f"_{words[0]}")(*words[1:])
+        now, verb, *who = words
+        event = getattr(self, f"_say_{verb}")(*who, **named)
+        before = self.state
+        self.state, effects = federation.apply(before, event, round(float(now) * 1000), SEED)
+        if any(isinstance(e, m.Refused) for e in effects):
+            assert self.state is before, "a refused event must change nothing"
+        assert federation.restore(federation.canonical(self.state)) == self.state
+        return [_effect(e) for e in effects] or ["nothing"]
+
+    def _say_rendezvous(self, who: str) -> m.Rendezvous:
+        return m.Rendezvous(who)
+
+    def _say_drop(self, who: str) -> m.Dropped:
+        return m.Dropped(tuple(who.split(",")))
+
+    def _say_deliver(
+        self, who: str, samples: str = "10", contents: str = "x", round: str = ""
+    ) -> m.Delivered:
+        return m.Delivered(who, int(round or self.state.round), contents, int(samples))
+
+    def _say_bad(self, who: str) -> m.Quarantined:
+        return m.Quarantined(who, self.state.round, "not finite")
+
+    def _say_lost(self, key: str) -> m.Lost:
+        return m.Lost((key,))
+
+    def _say_tick(self) -> m.Tick:
+        return m.Tick()
+
+    def _say_written(self, round: str = "") -> m.Written:
+        number = int(round or self.state.round)
+        return m.Written(number, f"model {number + 1}")
+
+    def _heartbeat(self, who: str) -> list[str]:
+        answer = federation.advert(self.state, who)
+        if isinstance(answer, m.Refused):
+            return [_effect(answer)]
+        expected = ", your update is expected" if answer.expected else ""
+        return [f"{answer.phase} {answer.round}{expected}"]
+
+    def _start(self, who: str) -> list[str]:
+        task = federation.task(self.state, who)
+        if isinstance(task, m.Refused):
+            return [_effect(task)]
+        made = "make the first weights" if task.initial else f"weights: {task.global_digest!r}"
+        return [f"round {task.round}: {task.epochs} epochs after {task.epoch_base}; {made}"]
+
+    def _show(self) -> list[str]:
+        s = self.state
+        lines = [
+            f"{s.phase} {s.round}, epoch_base {s.epoch_base}",
+            f"connected: {', '.join(s.members) or 'nobody'} (room for {s.rules.capacity})",
+            f"selected: {', '.join(s.selected) or 'nobody'}; delivered: "
+            f"{', '.join(d.key for d in s.ordered()) or 'nothing'}; goal {s.goal}",
+        ]
+        if (at := next_deadline(s)) is not None:
+            lines.append(f"deadline at {at / 1000:g} s")
+        return lines
+
+
+def _value(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def _effect(effect: m.Effect) -> str:
+    match effect:
+        case m.Reply(reply):
+            return reply
+        case m.Counted(key, again):
+            return f"{key} counts" + (" (known already)" if again else "")
+        case m.Joined(id):
+            return f"{id} joined"
+        case m.Left(id, reason):
+            return f"{id} left: {reason}"
+        case m.Selected(round, ids):
+            return f"selected for round {round}: {', '.join(ids)}"
+        case m.Aggregate(round, keys):
+            return f"aggregate round {round}: {', '.join(keys)}"
+        case m.Moved(phase, round, why):
+            return f"{phase} {round}: {why}"
+        case m.Refused(code, reason):
+            return f"refused, {code}: {reason}"
+    raise AssertionError(effect)

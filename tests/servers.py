@@ -1,0 +1,129 @@
+"""Real servers for tests: each starts on free loopback ports in its own folder, stops by pid."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """SeaweedFS speaking S3. `new_bucket` gives the URL of a fresh one."""
+
+    endpoint: str
+    access_key: str = "folkmoot"
+    secret_key: str = "a-test-secret"
+    made: list[str] = field(default_factory=list)
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {
+            "endpoint": self.endpoint,
+            "region": "us-east-1",
+            "access_key_id": self.access_key,
+            "secret_access_key": self.secret_key,
+        }
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The same for a process that reads its credentials from the environment."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+        }
+
+    def new_bucket(self) -> str:
+        """An empty prefix: SeaweedFS gives each real bucket volumes of its own, and has few."""
+        self.made.append("")
+        return f"s3://test/{len(self.made)}"
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    folder = tmp_path_factory.mktemp("seaweedfs")
+    server = S3Server("")
+    identity = {
+        "name": "test",
+        "credentials": [{"accessKey": server.access_key, "secretKey": server.secret_key}],
+        "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+    }
+    (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+    ports = free_ports(9)
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(weed_command(folder, ports), stdout=log, stderr=log, cwd=folder)
+    try:
+        endpoint, filer = (f"http://127.0.0.1:{port}" for port in (ports[6], ports[4]))
+        wait_until_it_answers([f"{filer}/", f"{endpoint}/status"], process, folder / "log")
+        make = urllib.request.Request(f"{filer}/buckets/test/", method="POST")
+        urllib.request.urlopen(make, timeout=30).close()
+        yield S3Server(endpoint)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def weed_command(folder: Path, ports: list[int]) -> list[str]:
+    names = ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port",
+             "filer.port.grpc", "s3.port", "s3.port.grpc", "s3.port.iceberg"]  # fmt: skip
+    return [
+        str(Path(sys.executable).with_name("weed")), "server", f"-dir={folder}",
+        "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", f"-s3.config={folder / 's3.json'}",
+        "-volume.max=20", "-master.volumeSizeLimitMB=64", "-master.telemetry=false",
+        *(f"-{name}={port}" for name, port in zip(names, ports, strict=True)),
+    ]  # fmt: skip
+
+
+def wait_until_it_answers(urls: list[str], process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 60
+    for url in urls:
+        while True:
+            try:
+                urllib.request.urlopen(url, timeout=5).close()
+                break
+            except urllib.error.HTTPError:
+                break
+            except OSError:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    pytest.fail(f"SeaweedFS did not start:\n{log.read_text()[-2000:]}")
+                time.sleep(0.05)
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port on which nothing listens."""
+    return free_ports(1)[0]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a file system of 8 MB. Needs the right to mount."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
+    if subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("mounting a small tmpfs needs root")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
