@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from folkmoot.core import federation
-from folkmoot.core.federation import Rules, State, messages as m
+from folkmoot.core.federation import Rules, State
+from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.machine import next_deadline
 from scenarios.transcript import arguments
 

@@ -80,7 +80,8 @@ class _Part:
         self._state = machine.Participant()
         self._heard = machine.Heard("STANDBY", -1)
         self._news = asyncio.Event()
-        self._delivered = 0
+        #: The last round whose update counted.
+        self._delivered = -1
 
     async def run(self) -> None:
         """Until FINISHED, or until one of the two loops fails: its exception is ours."""
@@ -105,21 +106,23 @@ class _Part:
                     continue
                 if await self._round(effect.round):
                     delays = backoff(0.5, 30.0)
-                    continue
-                # Nothing new may be said for a while, so look again in a while.
-                asyncio.get_running_loop().call_later(next(delays), self._news.set)
+                    # What was heard while we trained has not been looked at.
+                    self._news.set()
+                else:
+                    # Nothing new may be said for a while, so look again in a while.
+                    asyncio.get_running_loop().call_later(next(delays), self._news.set)
 
     # Heartbeats.
 
     async def _beat(self) -> None:
         while True:
-            delivered = self._delivered
+            before = self._delivered
             answer = await self._line.insist(
                 "Heartbeat", self._heartbeat(), self._line.heartbeat + 30.0
             )
             phase = cast(Any, wire.STATE_NAME[answer.state])
             heard = machine.Heard(phase, answer.round, answer.expected)
-            if heard.expected and delivered != self._delivered:
+            if heard.expected and before != self._delivered == heard.round:
                 continue  # said before our delivery was known
             if heard != self._heard:
                 self._heard = heard
@@ -149,11 +152,12 @@ class _Part:
             counted = False  # the round's weights went away: the round is over
         else:
             counted = True
-        self._delivered += counted
+        if counted:
+            self._delivered = round_
+            if self._heard.round == round_:
+                self._heard = msgspec.structs.replace(self._heard, expected=False)
         event = machine.Trained() if counted else machine.Failed()
         self._state, _ = machine.apply(self._state, event)
-        # What was heard while we trained has not been looked at.
-        self._news.set()
         return counted
 
     async def _train(self, round_: int) -> None:

@@ -81,8 +81,10 @@ class Coordinator:
         self.workers = ThreadPoolExecutor(WORKERS, "folkmoot-worker")
         self._waiting: dict[str, asyncio.Future[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._aggregation: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self._tidying = asyncio.Lock()
         self.finished = asyncio.Event()
+        self.failure: BaseException | None = None
         self.resumed = bool(self._journal.records)
         try:
             self.state, self.seed = self._replay() if self.resumed else self._begin()
@@ -105,7 +107,7 @@ class Coordinator:
         if self.resumed:
             # After a crash of the machine, an update that was never synced may be gone.
             await self._ask_again(list(self.state.deliveries.values()))
-        if self.state.closing and self._aggregation is None:
+        if self.state.closing and not self._closing:
             self._aggregate(self.state.closing)
         if self.state.phase == rules.FINISHED:
             self.finished.set()
@@ -116,9 +118,9 @@ class Coordinator:
         """Release everything; the journal has all that a later start needs."""
         if self._timer:
             self._timer.cancel()
-        if self._aggregation:
-            self._aggregation.cancel()
-            await asyncio.gather(self._aggregation, return_exceptions=True)
+        for task in self._closing:
+            task.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
         for waiting in self._waiting.values():
             waiting.cancel()
         await asyncio.to_thread(self.workers.shutdown, cancel_futures=True)
@@ -211,7 +213,16 @@ class Coordinator:
 
     def _aggregate(self, keys: tuple[str, ...]) -> None:
         deliveries = [self.state.deliveries[key] for key in keys]
-        self._aggregation = asyncio.get_running_loop().create_task(self._close(deliveries))
+        task = asyncio.get_running_loop().create_task(self._close(deliveries))
+        self._closing.add(task)
+        task.add_done_callback(self._closed)
+
+    def _closed(self, task: asyncio.Task[None]) -> None:
+        """A round whose closing failed in a way we do not know stops the coordinator, loudly."""
+        self._closing.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self.failure = error
+            self.finished.set()
 
     async def _close(self, deliveries: list[Delivery]) -> None:
         """Make the next global model; a failure of the disk or the bucket is tried again."""
@@ -234,7 +245,8 @@ class Coordinator:
             )
             self.meters.aggregated(seconds)
             self.submit(m.Written(round_, done.digest))
-            await self._tidy(round_)
+            async with self._tidying:
+                await self._tidy(round_)
             return
 
     async def _combine(self, deliveries: list[Delivery]) -> Any:

@@ -30,7 +30,10 @@ class Server:
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     async def finished(self) -> None:
+        """Wait for the last round; raises what kept the coordinator from going on."""
         await self.coordinator.finished.wait()
+        if self.coordinator.failure:
+            raise self.coordinator.failure
 
 
 @contextlib.asynccontextmanager

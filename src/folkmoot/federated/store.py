@@ -96,7 +96,7 @@ class RoundStore:
         if self.bucket.folder is None:
             return self._prune_remote(oldest)
         count = 0
-        for entry in self.bucket.folder.iterdir():
+        for entry in list(self.bucket.folder.iterdir()):
             if entry.name.isdigit() and int(entry.name) < oldest:
                 count += sum(1 for _ in entry.iterdir())
                 shutil.rmtree(entry, ignore_errors=True)
