@@ -1,4 +1,4 @@
-"""Folkmoot's coordinator as `folkmoot federate serve` runs it, with a mark at the start of each round."""
+"""Folkmoot's coordinator as `federate serve` runs it, with a mark at the start of each round."""
 
 import asyncio
 import os
@@ -9,12 +9,12 @@ import numpy as np
 
 from folkmoot.core.federation import messages as m
 from folkmoot.federated.arrays import save_model
-from folkmoot.federated.config import load
+from folkmoot.federated.config import Federation, load
 from folkmoot.federated.coordinator import Coordinator
 from folkmoot.federated.server import serving
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "flower"))
-from marks import mark  # noqa: E402
+from marks import mark
 
 
 class Marked(Coordinator):
@@ -39,14 +39,18 @@ port = {port}
 """
 
 
-async def main() -> None:
+def prepare() -> Federation:
     port, clients, params, rounds = map(int, sys.argv[1:5])
     save_model("zeros.safetensors", {"weights": np.zeros(params, np.float32)})
     config = Path("federation.toml")
     config.write_text(TOML.format(rounds=rounds, clients=clients, port=port))
-    async with serving(load(config), Marked) as server:
+    return load(config)
+
+
+async def main(config: Federation) -> None:
+    async with serving(config, Marked) as server:
         await server.finished()
     os._exit(0)
 
 
-asyncio.run(main())
+asyncio.run(main(prepare()))

@@ -6,8 +6,8 @@ from pathlib import Path
 import grpc
 import numpy as np
 import pytest
-from federated.world import code_of, floats, run, world
 
+from federated.world import code_of, floats, run, world
 from folkmoot.core.federation import messages as m
 from folkmoot.federated import wire
 from folkmoot.federated.client import Settings, take_part

@@ -11,8 +11,8 @@ import grpc
 import msgspec
 import numpy as np
 import pytest
-from federated.world import Watched, code_of, federation, refusal, run, world
 
+from federated.world import Watched, code_of, federation, refusal, run, world
 from folkmoot.core.federation import FINISHED, Rules
 from folkmoot.core.federation import messages as m
 from folkmoot.federated import wire

@@ -14,6 +14,7 @@ from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
+from folkmoot.federated.keystream import derive_key
 from folkmoot.federated.secure import shamir
 from folkmoot.federated.secure.masks import Mask, agree, pair_mask, public_key, self_mask
 from folkmoot.federated.secure.messages import Cohort, Keys, Reveal, Shares, Survivors
@@ -49,9 +50,9 @@ class Member:
 
     def keys(self) -> Keys:
         """Step 1: our keys for this attempt."""
-        sealing, masking = public_key(self._sealing), public_key(self._masking)
-        signature = self._identity.sign(signed_text(self._context, self.own, sealing, masking))
-        return Keys(sealing, masking, self._identity.public_key().public_bytes_raw(), signature)
+        public = (public_key(self._sealing), public_key(self._masking), commitment(self._seed))
+        signature = self._identity.sign(signed_text(self._context, self.own, *public))
+        return Keys(*public, self._identity.public_key().public_bytes_raw(), signature)
 
     def shares(self, cohort: Cohort) -> Shares:
         """Step 2: check the cohort and deal our seed and mask key to everybody in it."""
@@ -130,15 +131,20 @@ class Member:
         return agree(self._sealing, public, "shares", self._context, sender, receiver)
 
 
-def signed_text(context: str, own: str, sealing: bytes, masking: bytes) -> bytes:
-    """What a member signs: both keys, for this attempt, under its own id."""
+def commitment(seed: bytes) -> bytes:
+    """Says nothing about a seed, and fits no other."""
+    return derive_key(seed, "commitment")
+
+
+def signed_text(context: str, own: str, *public: bytes) -> bytes:
+    """What a member signs: its keys and commitment, for this attempt, under its own id."""
     head = f"folkmoot secure keys\n{context}\n{own}\n".encode()
-    return head + sealing + masking
+    return head + b"".join(public)
 
 
 def verify(context: str, own: str, keys: Keys) -> None:
     """Raise `Distrust` unless `keys` are signed by the identity they name."""
-    text = signed_text(context, own, keys.sealing, keys.masking)
+    text = signed_text(context, own, keys.sealing, keys.masking, keys.commitment)
     try:
         Ed25519PublicKey.from_public_bytes(keys.identity).verify(keys.signature, text)
     except InvalidSignature:

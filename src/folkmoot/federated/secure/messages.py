@@ -25,10 +25,14 @@ Sealed = Annotated[bytes, msgspec.Meta(min_length=SEALED_BYTES, max_length=SEALE
 
 
 class Keys(msgspec.Struct, frozen=True, array_like=True):
-    """A member's keys for one attempt: for sealing shares and for masks, signed by its identity."""
+    """A member's keys for one attempt: for sealing shares and for masks, signed by its identity.
+
+    `commitment` is a digest of its seed, so that a seed rebuilt from false shares is noticed.
+    """
 
     sealing: Key
     masking: Key
+    commitment: Key
     identity: Key
     signature: Signature
 
