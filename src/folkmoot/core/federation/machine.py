@@ -88,7 +88,7 @@ def task(state: State, id: str) -> Task | m.Refused:
         return m.Refused("outside-round", f"no round is in progress: the state is {state.phase}")
     if id not in state.selected:
         return _not_selected(state, id)
-    if state.closing and not state.rules.asynchronous:
+    if state.closing and not state.rules.max_staleness:
         return m.Refused("closed", f"round {state.round} closed with enough updates")
     return Task(
         state.round, state.epochs, state.epoch_base, state.initial_round, state.global_digest
@@ -117,7 +117,8 @@ def _timely(state: State, round_: int) -> m.Refused | None:
         return m.Refused("future-round", f"round {round_} has not begun; it is round {state.round}")
     if round_ < state.round - state.rules.max_staleness:
         return m.Refused("stale-round", f"round {round_} is over; it is round {state.round}")
-    if state.closing and not state.rules.asynchronous:
+    if state.closing and round_ <= state.round - state.rules.max_staleness:
+        # Only an update that is fresh enough for the next model may still come.
         return m.Refused("closed", f"round {round_} closed with enough updates")
     return None
 
@@ -274,7 +275,7 @@ def _top_up(state: State, seed: bytes) -> Step:
 
 def _close(state: State) -> Step:
     count, rules = len(state.deliveries), state.rules
-    alone = not rules.asynchronous and not any(state.outstanding())
+    alone = not any(state.outstanding())
     suffices = count >= rules.enough(state.goal, len(state.quarantined))
     if count < state.goal and not (suffices and (alone or state.overdue)):
         return state, ()
@@ -294,8 +295,6 @@ def _ready(state: State) -> bool:
 def _starved(state: State) -> bool:
     if state.closing:
         return False
-    if state.rules.asynchronous:
-        return not state.members
     asked = len(state.deliveries) + sum(1 for _ in state.outstanding())
     return asked < state.rules.enough(state.goal, len(state.quarantined))
 
