@@ -54,6 +54,8 @@ class BucketConfig(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, str] = {}
     # Tell participants the url. Leave off when they reach the bucket by another name.
     tell: bool = True
+    # Keep updates that became part of a global model, as long as their round is kept.
+    keep_updates: bool = False
     # Rounds whose objects are kept; 0 keeps all.
     keep_rounds: int = 3
     # Bytes of the largest object that is read.

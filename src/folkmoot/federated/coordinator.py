@@ -256,7 +256,7 @@ class Coordinator:
             self.meters.aggregated(seconds)
             self.submit(m.Written(round_, done.digest))
             async with self._tidying:
-                await self._tidy(round_)
+                await self._tidy(round_, [delivery.key for delivery in deliveries])
             return
 
     async def _combine(self, deliveries: list[Delivery], residue: list[Mask] | None) -> Any:
@@ -271,10 +271,12 @@ class Coordinator:
             self.submit(m.Lost(tuple(gone)))
         return bool(gone)
 
-    async def _tidy(self, closed: int) -> None:
+    async def _tidy(self, closed: int, used: list[str]) -> None:
         """Forget what the closed round needed; keep the journal short."""
         oldest = closed - self.config.rounds.max_staleness
         await self._run(self.store.forget_round, oldest)
+        if not self.config.bucket.keep_updates:
+            await self._run(self.store.consume, used)
         await self._run(self.store.forget_memory, closed)
         if keep := self.config.bucket.keep_rounds:
             before = self.state.round - keep + 1

@@ -14,7 +14,7 @@ from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.fedopt import FedAdam
 from folkmoot.federated.arrays import ModelFile, save_model
 from folkmoot.federated.client import Settings, take_part
-from folkmoot.federated.config import Federation, Server, rooted
+from folkmoot.federated.config import BucketConfig, Federation, Server, rooted
 from folkmoot.federated.connection import Connection
 from folkmoot.federated.participant import Participant
 from folkmoot.federated.secure.rules import SecureRules
@@ -45,11 +45,13 @@ class Pulls(Participant):
 def config(folder, secure=True, aggregation=PLAIN, port=0, **rules):
     folder.mkdir(exist_ok=True)
     save_model(folder / "zeros", {"w": np.zeros(SIZE, np.float32)}, durable=False)
+    kept = BucketConfig(keep_updates=True)
     rounds = {"rounds": 2, "min_participants": 4, "heartbeat_time": 0.5, "heartbeat_timeout": 0.5}
     given = Federation(
         run_id="sum",
         rounds=Rules(**(rounds | rules)),
         initial_weights="zeros",
+        bucket=kept,
         server=Server(port=port, state="state"),
         secure=SecureRules(enabled=secure, step_timeout=1.0),
         aggregation=aggregation,
