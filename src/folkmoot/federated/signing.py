@@ -56,6 +56,11 @@ class Identity:
             raise ValueError(f"{file} is not a key: expected 64 hex digits") from None
 
     @property
+    def private_key(self) -> Ed25519PrivateKey:
+        """For what is signed beside requests."""
+        return self._key
+
+    @property
     def participant_id(self) -> str:
         return self.public.hex()
 
