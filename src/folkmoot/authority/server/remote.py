@@ -69,6 +69,7 @@ class ServerAuthority:
         self._identity = identity
         self._session = b""
         self._nonce = 0
+        self.sent = self.received = 0  # bytes of messages, for the account of a round
         self._hello = self._method("Hello", wire.HelloReply)
         self._submit = self._method("Submit", wire.Receipt)
         self._watch = self._channel.unary_stream(
@@ -116,6 +117,7 @@ class ServerAuthority:
     async def _stream(self) -> AsyncIterator[Coordinator]:
         state: Coordinator | None = None
         async for change in self._watch(await self._signed("Watch", b"")):
+            self.received += change.ByteSize()
             if change.snapshot:
                 state = decode(change.snapshot)
             elif state is None:
@@ -136,6 +138,7 @@ class ServerAuthority:
             payload=payload,
         )
         request.signature = self._identity.sign(wire.signed_bytes(method, self.run_id, request))
+        self.sent += request.ByteSize()
         return request
 
     def _raise_unless_stale(self, error: grpc.aio.AioRpcError, attempt: int) -> None:
@@ -146,6 +149,9 @@ class ServerAuthority:
         if error.code() in (*_FINAL, grpc.StatusCode.UNAUTHENTICATED):
             raise Denied(f"{self.address}: {error.details()}") from None
         raise Unreachable(f"{self.address}: {error.details()}") from None
+
+    def traffic(self) -> tuple[int, int]:
+        return self.sent, self.received
 
     async def close(self) -> None:
         await self._channel.close()
