@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from folkmoot.federated.journal import Journal
 
 from faults.federation_processes import (
     ROUNDS,
@@ -20,7 +21,6 @@ from faults.federation_processes import (
     start,
 )
 from folkmoot.federated.client import take_part
-from folkmoot.federated.journal import Journal
 from folkmoot.federated.server import serving
 
 PARTS = 3

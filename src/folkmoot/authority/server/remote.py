@@ -22,7 +22,7 @@ from folkmoot.core.coordinator.view import apply_change
 from folkmoot.core.delta import DeltaError
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
-SUBMIT_TIMEOUT = 10.0
+SUBMIT_TIMEOUT, READ_TIMEOUT = 10.0, 60.0
 
 
 class Denied(Exception):
@@ -72,6 +72,7 @@ class ServerAuthority:
         self.sent = self.received = 0  # bytes of messages, for the account of a round
         self._hello = self._method("Hello", wire.HelloReply)
         self._submit = self._method("Submit", wire.Receipt)
+        self._read = self._method("Read", wire.Data)
         self._watch = self._channel.unary_stream(
             f"/{wire.SERVICE}/Watch",
             request_serializer=wire.Signed.SerializeToString,
@@ -95,6 +96,19 @@ class ServerAuthority:
                 self._raise_unless_stale(error, attempt)
                 continue
             return Reason[receipt.refused] if receipt.refused else None
+        raise AssertionError("the second attempt returns or raises")
+
+    async def read(self, name: str, start: int, length: int) -> tuple[int, bytes]:
+        """(size of the whole, bytes) of a data file that the server keeps; at most `MAX_READ`."""
+        payload = msgspec.msgpack.encode(wire.Range(name, start, min(length, wire.MAX_READ)))
+        for attempt in (1, 2):
+            try:
+                answer = await self._read(await self._signed("Read", payload), timeout=READ_TIMEOUT)
+            except grpc.aio.AioRpcError as error:
+                self._raise_unless_stale(error, attempt)
+                continue
+            self.received += answer.ByteSize()
+            return answer.size, answer.data
         raise AssertionError("the second attempt returns or raises")
 
     async def watch(self) -> AsyncIterator[Coordinator]:
