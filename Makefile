@@ -45,8 +45,16 @@ bench: $(VENV)/.dev ## measure the core
 bench-federated: $(VENV)/.dev ## federated rounds beside Flower (half an hour; resumes)
 	@$(BIN)/python benchmarks/federated.py
 
+bench-run: $(VENV)/.dev ## measure a live run: throughput beside plain loops, a server with 2,000 clients
+	@$(BIN)/python benchmarks/run_throughput.py
+	@$(BIN)/python benchmarks/run_server.py
+
+diagrams: $(VENV)/.dev ## redraw the diagrams in the pages from the tables
+	@$(BIN)/python scripts/diagrams.py
+
 faults: $(VENV)/.dev ## long fault runs
 	@$(BIN)/folkmoot simulate --seeds 5000
+	@$(BIN)/python -m pytest -m faults
 
 clean: ## remove the virtual environment and everything generated
 	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
