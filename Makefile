@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: help demo test check format bench bench-federated faults clean
+.PHONY: help demo test check format bench bench-run bench-federated diagrams faults clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
@@ -23,7 +23,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) -e '.[train]'
 	@touch $@
 
-demo: $(VENV)/.demo ## train a small GPT with four simulated clients, about two minutes
+demo: $(VENV)/.demo ## a real collaborative training run on this machine, about two minutes
 	@$(BIN)/python examples/learn_together.py
 
 test: $(VENV)/.dev ## set up and run the tests

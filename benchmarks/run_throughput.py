@@ -3,8 +3,8 @@
     python benchmarks/run_throughput.py
 
 First two independent processes train the same GPT on the same batches with nothing around them
-(forward, backward, AdamW). Then a run of two clients does, and its own log says how long rounds took
-and how much of them was training. Goals: at least 0.9x the tokens a second of the plain loops, and
+(forward, backward, AdamW). Then a run of two clients does, and its own log says how long rounds
+took and how much of them was training. Goals: at least 0.9x the tokens a second of the plain loops, and
 at most 5 % of a round that is not training, at about ten seconds of training a round.
 """
 
@@ -15,7 +15,9 @@ import sys
 import sysconfig
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from folkmoot.cli.local import LocalRun
 from folkmoot.core.coordinator import Run, decode_run
@@ -100,7 +102,7 @@ def together(file: Path, run: Run, folder: Path) -> tuple[float, float]:
             raise RuntimeError(local.output("client-1"))
     server = list(Reader(folder / "server" / "events.jsonl").new())
     starts = [e["time"] for e in server if e["type"] == "RoundStarted" and e["samples"]]
-    lengths = [b - a for a, b in zip(starts[2:], starts[3:], strict=False)]
+    lengths = [b - a for a, b in pairwise(starts[2:])]
     trained: dict[int, list[float]] = {}
     for name in local.clients:
         for event in Reader(folder / name / "events.jsonl").new():
