@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: help demo test check format bench faults clean
+.PHONY: help demo test check format bench bench-learning faults clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
@@ -38,6 +38,9 @@ format: $(VENV)/.dev ## rewrite the code in the house format
 
 bench: $(VENV)/.dev ## measure the core
 	@$(BIN)/python benchmarks/core.py
+
+bench-learning: $(VENV)/.dev ## measure the exchange methods
+	@$(BIN)/python benchmarks/distro_speed.py
 
 faults: $(VENV)/.dev ## long fault runs
 	@$(BIN)/folkmoot simulate --seeds 5000
