@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: help demo test check format bench bench-run bench-federated diagrams faults clean
+.PHONY: help demo test check format bench bench-learning bench-run bench-federated diagrams faults clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
@@ -24,7 +24,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 demo: $(VENV)/.demo ## a real collaborative training run on this machine, about two minutes
-	@$(BIN)/python examples/learn_together.py
+	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/.dev ## set up and run the tests
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -51,6 +51,8 @@ bench-run: $(VENV)/.dev ## measure a live run: throughput beside plain loops, a 
 
 diagrams: $(VENV)/.dev ## redraw the diagrams in the pages from the tables
 	@$(BIN)/python scripts/diagrams.py
+bench-learning: $(VENV)/.dev ## measure the exchange methods
+	@$(BIN)/python benchmarks/distro_speed.py
 
 faults: $(VENV)/.dev ## long fault runs
 	@$(BIN)/folkmoot simulate --seeds 5000
