@@ -22,6 +22,7 @@ import sysconfig
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -58,51 +59,43 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """Take the learning rate tuned for this row."""
 
 
-DISTRO = Distro(delay=0, weight_decay=0.1)
 LOCAL = {"local_steps": 16, "weight_decay": 0.1}
+SPARSE = SparseLoCo(**LOCAL, k=1)
+
+
+def distro(name: str, lr: float = 6e-3, **settings: Any) -> Row:
+    """A row of DisTrO; what is not said is the default, without delay."""
+    row = {key: settings.pop(key) for key in ("lr_of", "missing") if key in settings}
+    recipe = Distro(**{"weight_decay": 0.1, "delay": 0, **settings})
+    return Row(name=f"DisTrO {name}", recipe=recipe, lr=lr, **row)
+
+
 ROWS = [
     Row(name="AdamW", recipe=Dense(weight_decay=0.1), lr=6e-3),
-    Row(name="SparseLoCo", recipe=SparseLoCo(**LOCAL, k=1), lr=4e-3, micro=2),
-    Row(name="DisTrO k=32", recipe=msgspec.structs.replace(DISTRO, k=32), lr=4e-3),
-    Row(name="DisTrO k=8", recipe=msgspec.structs.replace(DISTRO, k=8), lr=4e-3),
-    Row(
-        name="DisTrO k=32, delay 1",
-        recipe=msgspec.structs.replace(DISTRO, k=32, delay=1),
-        lr=0,
-        lr_of="DisTrO k=32",
-    ),
-    Row(
-        name="DisTrO k=32, 20 % missing",
-        recipe=msgspec.structs.replace(DISTRO, k=32),
-        lr=0,
-        lr_of="DisTrO k=32",
-        missing=0.2,
-    ),
+    Row(name="SparseLoCo", recipe=SPARSE, lr=4e-3, micro=2),
+    distro("k=32", k=32),
+    distro("k=8", k=8),
+    distro("k=32, delay 1", k=32, delay=1, lr_of="DisTrO k=32"),
+    distro("k=32, 20 % missing", k=32, missing=0.2, lr_of="DisTrO k=32"),
+    distro("k=32, sign", k=32, treatment="sign"),
+    distro("k=8, sign", k=8, treatment="sign"),
     Row(
         name="SparseLoCo, 20 % missing",
-        recipe=SparseLoCo(**LOCAL, k=1),
+        recipe=SPARSE,
         lr=0,
         micro=2,
         lr_of="SparseLoCo",
         missing=0.2,
     ),
-    Row(name="DisTrO k=128", recipe=msgspec.structs.replace(DISTRO, k=128), lr=4e-3),
-    Row(
-        name="DisTrO k=32, delay 2",
-        recipe=msgspec.structs.replace(DISTRO, k=32, delay=2),
-        lr=0,
-        lr_of="DisTrO k=32",
-    ),
+    distro("k=128", k=128),
+    distro("k=32, delay 2", k=32, delay=2, lr_of="DisTrO k=32"),
+    distro("k=32, 16-bit", k=32, bits=16),
+    distro("k=32, adam", k=32, treatment="adam", lr=3e-3),
     Row(
         name="DiLoCo",
         recipe=DiLoCo(**LOCAL, outer_lr=1.0, outer_momentum=0.0),
         lr=4e-3,
         micro=2,
-    ),
-    Row(
-        name="DisTrO k=32, 16-bit",
-        recipe=msgspec.structs.replace(DISTRO, k=32, bits=16),
-        lr=4e-3,
     ),
     Row(name="SGD", recipe=Dense(optimizer="sgd"), lr=0.3),
     Row(name="AdamW, steps a quarter", recipe=Dense(weight_decay=0.1), lr=6e-3, micro=2),

@@ -35,7 +35,7 @@ def closure(module: torch.nn.Module, client: int, step: int) -> Closure:
         x = torch.randn(16, 30, generator=g)
         loss = (module(x) - x[:, :5].sin()).square().mean()
         loss.backward()
-        return loss.item()
+        return float(loss.detach())
 
     return run
 
@@ -277,7 +277,7 @@ def test_the_outer_step_is_nesterov() -> None:
     for step in range(4):
         payload = client.contribute(step)
         moved = torch.frombuffer(bytearray(payload[12:]), dtype=torch.float32)
-        pieces = moved.split([p.numel() for _, p in sorted(plain.named_parameters())])
+        pieces = torch.split(moved, [p.numel() for _, p in sorted(plain.named_parameters())])
         for (_, p), piece in zip(sorted(plain.named_parameters()), pieces, strict=True):
             p.grad = piece.view(p.shape)
         outer.step()

@@ -31,7 +31,7 @@ class Distro(msgspec.Struct, frozen=True, kw_only=True, tag="distro", forbid_unk
     bits: Literal[1, 16] = 1
     """Bits per amplitude: 1 sends the sign, 16 a bfloat16."""
     momentum: Decay = 0.95
-    treatment: Literal["sign", "adam", "norm"] = "sign"
+    treatment: Literal["sign", "adam", "norm", "orthogonal"] = "orthogonal"
     """What is done with the decoded aggregate before it is stepped along (see learning/distro)."""
     beta2: Decay = 0.95
     """Decay of the second moment (treatment `adam`)."""

@@ -27,8 +27,8 @@ class AdamW:
     def step(self, weights: torch.Tensor, grads: torch.Tensor, lr: float) -> None:
         self.steps += 1
         buffers = (weights, grads, self.first, self.second)
-        for block in zip(*(torch.split(b, _BLOCK) for b in buffers), strict=True):
-            self._step(*block, lr)
+        for w, g, m, v in zip(*(b.split(_BLOCK) for b in buffers), strict=True):
+            self._step(w, g, m, v, lr)
 
     def _step(
         self, w: torch.Tensor, g: torch.Tensor, m: torch.Tensor, v: torch.Tensor, lr: float

@@ -14,7 +14,7 @@ from folkmoot.learning.distro.compiled import compiled
 from folkmoot.learning.distro.largest import largest
 from folkmoot.learning.distro.packing import get
 from folkmoot.learning.distro.transform import copy, forward_chunk, inverse_chunk, row
-from folkmoot.learning.distro.treatment import ADAM, SIGN
+from folkmoot.learning.distro.treatment import ADAM, NORM, SIGN
 
 
 @compiled
@@ -68,6 +68,17 @@ def _add_payloads(payloads: Any, layout: Any, k: int, chunk: int, total: Any) ->
 
 
 @compiled
+def gather(size: int, k: int, payloads: Any, layout: Any, share: Any, first: int, out: Any) -> None:
+    """The payloads' mean, chunk by chunk."""
+    for chunk in range(out.size // size):
+        total = row(out, chunk, size)
+        total[:] = np.float32(0)
+        _add_payloads(payloads, layout, k, first + chunk, total)
+        for i in range(size):
+            total[i] = total[i] * share
+
+
+@compiled
 def squares(
     size: int, k: int, payloads: Any, layout: Any, share: Any, first: int, out: Any
 ) -> None:
@@ -95,7 +106,7 @@ def _treat(treatment: int, x: Any, second: Any, inverse_rms: Any, scalars: Any) 
         for i in range(x.size):
             second[i] = second[i] * beta2 + (x[i] * x[i]) * fresh
             x[i] = x[i] / (np.sqrt(second[i] * unbias) + eps)
-    else:
+    elif treatment == NORM:
         for i in range(x.size):
             x[i] = x[i] * inverse_rms
 

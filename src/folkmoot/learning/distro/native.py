@@ -18,9 +18,10 @@ import numpy.typing as npt
 import torch
 
 from folkmoot.learning.distro import kernels, transform
+from folkmoot.learning.distro.orthogonal import orthogonal
 from folkmoot.learning.distro.packing import check_body, pack
 from folkmoot.learning.distro.plan import Group, Plan
-from folkmoot.learning.distro.treatment import NORM, SIGN, Stepping, inverse_rms
+from folkmoot.learning.distro.treatment import NORM, ORTHOGONAL, SIGN, Stepping, inverse_rms
 from folkmoot.learning.distro.wire import Floats, Indices, Section, sections
 
 __all__ = ["apply", "check_body", "compress", "look_ahead", "pack", "put_back"]
@@ -154,13 +155,24 @@ def apply(
     no_index, no_value = np.empty((0, 0), np.int32), np.empty((0, 0), np.float32)
 
     def work(b: Batch) -> None:
+        mean, told, share = _NOTHING, raw, np.float32(s.share)
+        if s.treatment == ORTHOGONAL:
+            # The chunks' coefficients are treated before the inverse, so they come first.
+            mean, told, share = _orthogonal(b, raw, s), raw[:0], np.float32(1)
         kernels.descend(
-            *b.shape, *b.where, b.g.k, b.first, _NOTHING, no_index, no_value,
-            raw, b.layout, np.float32(s.share), s.treatment, b.values(moments), b.chunks(rms),
+            *b.shape, *b.where, b.g.k, b.first, mean, no_index, no_value,
+            told, b.layout, share, s.treatment, b.values(moments), b.chunks(rms),
             scalars, moved, np.float32(s.keep), np.float32(s.lr),
         )  # fmt: skip
 
     _each(plan, work)
+
+
+def _orthogonal(b: Batch, raw: npt.NDArray[np.uint8], s: Stepping) -> Floats:
+    g = b.g
+    mean = np.empty((b.last - b.first) * g.size, np.float32)
+    kernels.gather(g.size, g.k, raw, b.layout, np.float32(s.share), b.first, mean)
+    return orthogonal(torch.from_numpy(mean).view(-1, g.w, g.h)).numpy().reshape(-1)
 
 
 def _as_rows(payloads: list[bytes]) -> npt.NDArray[np.uint8]:

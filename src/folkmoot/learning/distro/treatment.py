@@ -5,6 +5,8 @@ Every client decodes the same aggregate x, so this costs nothing on the wire:
     sign   u = sign(x), as in the public design
     adam   v = β₂ v + (1 − β₂) x²;  u = x / (√(v / (1 − β₂ᵗ)) + ε)
     norm   u = x / rms(x over the whole parameter)
+    orthogonal   u = x with equal singular values, chunk by chunk, made before the inverse transform
+                 (orthogonal.py); `treat` has then nothing left to do
 
 and then w = (1 − lr · weight_decay) · w − lr · u. The operations are written once here, in an order
 that native.py follows; scalars are rounded to float32 before use, so both give the same bits.
@@ -20,8 +22,8 @@ import torch
 from folkmoot.core.recipe import Distro
 from folkmoot.learning.distro.plan import Plan
 
-SIGN, ADAM, NORM = 0, 1, 2
-NUMBER = {"sign": SIGN, "adam": ADAM, "norm": NORM}
+SIGN, ADAM, NORM, ORTHOGONAL = range(4)
+NUMBER = {"sign": SIGN, "adam": ADAM, "norm": NORM, "orthogonal": ORTHOGONAL}
 
 
 class Stepping(msgspec.Struct, frozen=True):
