@@ -77,6 +77,12 @@ class LocalRun:
         self.clients[name].send_signal(signal.SIGKILL)
         self.clients[name].wait()
 
+    def kill_server(self) -> None:
+        """End the server as a power cut would; `serve(address)` brings it back."""
+        assert self.server is not None
+        self.server.send_signal(signal.SIGKILL)
+        self.server.wait()
+
     def running(self) -> int:
         """How many clients are at work."""
         return sum(process.poll() is None for process in self.clients.values())

@@ -85,8 +85,8 @@ class SparseLoCo(
     weight_decay: NonNegative = 0.1
     outer_lr: Positive = 1.0
     error_decay: Decay = 0.95
-    k: Annotated[int, Meta(ge=1, le=65536)] = 64
-    """Values sent per chunk of 4,096."""
+    k: Annotated[int, Meta(ge=1, le=64)] = 1
+    """Values sent per chunk of 64, a byte each."""
 
 
 Recipe = Distro | Dense | DiLoCo | SparseLoCo

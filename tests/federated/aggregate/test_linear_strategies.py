@@ -126,12 +126,6 @@ def test_a_stale_step_counts_from_its_own_base_and_counts_less():
     assert buffered(FedBuff(), new, given) == [12.0]
 
 
-def test_a_step_that_is_too_stale_counts_nothing():
-    old, new = MemoryModel({"w": np.float32([0.0])}), MemoryModel({"w": np.float32([10.0])})
-    late = Update("b", 1, MemoryModel({"w": np.float32([4.0])}), staleness=3, base=old)
-    assert buffered(FedBuff(max_staleness=2), new, [late]) == [10.0]
-
-
 def test_fresh_updates_make_fedbuff_equal_to_fedavg():
     rng = np.random.default_rng(5)
     base = {"w": rng.standard_normal(100, np.float32)}

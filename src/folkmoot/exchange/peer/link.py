@@ -69,7 +69,7 @@ class Link:
         self.code: Code | None = None
         self.reason = ""
         self.rate = 0.0  # bytes a second of content it sent us, lately; 0: not known
-        self.busy = 0  # requests we have open with it
+        self.busy = 0  # downloads that it is a provider of
         self._connection = connection
         self._config = config
         self._queue: deque[bytes] = deque()
@@ -112,6 +112,10 @@ class Link:
         if self.code is None:
             self.code, self.reason = code, reason
             self._connection.close(int(code), reason.encode()[:200])
+
+    def release(self) -> None:
+        """A download no longer counts on it."""
+        self.busy -= 1
 
     def traffic(self) -> Traffic:
         """What crossed the network so far; right also after the end."""

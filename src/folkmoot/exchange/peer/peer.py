@@ -147,7 +147,8 @@ class Peer:
         blob = message.content.blob
         if blob is None:
             return message.content.body
-        others = sorted(self.neighbours() - {message.origin})
+        links = [link for link in self._roster.links() if link.peer != message.origin]
+        others = [link.peer for link in sorted(links, key=lambda link: -link.rate)]
         return await self.get(
             blob.name,
             [message.origin, *others],

@@ -91,7 +91,6 @@ async def _abandon(stream: BiStream) -> None:
 async def request(link: Link, frame: wire.Frame) -> AsyncIterator[BiStream]:
     """A stream on which `frame` was sent; abandoned when the block ends early."""
     stream = await link.open()
-    link.busy += 1
     try:
         await stream.send().write_all(wire.encode(frame))
         await stream.send().finish()
@@ -99,8 +98,6 @@ async def request(link: Link, frame: wire.Frame) -> AsyncIterator[BiStream]:
     except BaseException:
         await asyncio.shield(_abandon(stream))
         raise
-    finally:
-        link.busy -= 1
 
 
 async def call(link: Link, name: str, payload: bytes, seconds: float, limit: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from folkmoot.federated.aggregate import Update
 from folkmoot.federated.aggregate.linear import mean
@@ -12,6 +13,8 @@ from folkmoot.federated.arrays import Sink, Source
 
 class FedAvg(Strategy, frozen=True, tag="fedavg"):
     """The default. In the initial round, where nobody has samples, all weigh the same."""
+
+    needs_only_the_mean: ClassVar[bool] = True
 
     def combine(
         self,

@@ -22,17 +22,13 @@ from folkmoot.federated.arrays import Sink, Source
 
 
 class FedBuff(Strategy, frozen=True, tag="fedbuff"):
-    """`buffer` updates make a model; steps older than `max_staleness` models count nothing."""
+    """The federation's rules say how many updates make a buffer and how stale one may be."""
 
-    buffer: int = 10
     learning_rate: float = 1.0
-    max_staleness: int = 20
     weigh_samples: bool = True
 
     def __post_init__(self) -> None:
-        require(self.buffer >= 1, f"buffer is {self.buffer}; expected 1 or more")
         require(self.learning_rate > 0, f"learning_rate is {self.learning_rate}; expected > 0")
-        require(self.max_staleness >= 0, f"max_staleness is {self.max_staleness}; expected >= 0")
 
     def combine(
         self,
@@ -58,8 +54,6 @@ class FedBuff(Strategy, frozen=True, tag="fedbuff"):
         bases: dict[int, tuple[Source, list[float]]] = {0: (reference, [-1.0])}
         terms = []
         for weight, update in zip(weights, updates, strict=True):
-            if update.staleness > self.max_staleness:
-                continue
             share = self.learning_rate * discount(update.staleness) * weight / total
             terms.append(Term(share, update.source))
             base = (update.base or reference, list[float]())

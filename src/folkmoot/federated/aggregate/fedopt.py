@@ -10,6 +10,7 @@ mean.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,6 +32,8 @@ State = Mapping[str, Array]
 
 class ServerOptimizer(Strategy, frozen=True):
     """The part the four have in common: for each span, the mean's step, then `step`."""
+
+    needs_only_the_mean: ClassVar[bool] = True
 
     learning_rate: float = 1.0
 

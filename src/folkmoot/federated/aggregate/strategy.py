@@ -8,6 +8,7 @@ checks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 import msgspec
 
@@ -22,6 +23,9 @@ Figures = Mapping[str, float]
 
 class Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="strategy"):
     """The part of an `Aggregator` that most strategies have in common."""
+
+    #: Whether `combine` may be given one update, the mean of all: secure aggregation has no other.
+    needs_only_the_mean: ClassVar[bool] = False
 
     def check(self, update: Update, layout: Layout | None) -> Verdict:
         return check_update(update, layout)
