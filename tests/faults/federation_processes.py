@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from folkmoot.federated.journal import Journal
 
+from folkmoot.authority.journal import Journal
 from folkmoot.core.federation import Rules
 from folkmoot.federated.client import Settings, take_part
 from folkmoot.federated.config import Federation, Server, rooted

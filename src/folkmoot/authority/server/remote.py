@@ -6,6 +6,7 @@ for the one who knows what the message is worth by then.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,7 +69,8 @@ class ServerAuthority:
         self.run_id = run_id
         self._identity = identity
         self._session = b""
-        self._nonce = 0
+        # Above every nonce of an earlier process with the same key.
+        self._nonce = time.time_ns() // 1000
         self.sent = self.received = 0  # bytes of messages, for the account of a round
         self._hello = self._method("Hello", wire.HelloReply)
         self._submit = self._method("Submit", wire.Receipt)
