@@ -23,6 +23,9 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) -e '.[train]'
 	@touch $@
 
+demo: $(VENV)/.demo ## train a small GPT with four simulated clients, about two minutes
+	@$(BIN)/python examples/learn_together.py
+
 test: $(VENV)/.dev ## set up and run the tests
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 

@@ -1,4 +1,4 @@
-"""Compile the protobuf description when the package is built or installed from source."""
+"""Compile the protobuf descriptions when the package is built or installed from source."""
 
 import subprocess
 import sys
@@ -7,8 +7,6 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-WIRE = Path("src/folkmoot/federated/wire")
-
 
 class ProtoHook(BuildHookInterface):
     """Runs before a wheel, an editable install or a source archive is made."""
@@ -16,7 +14,10 @@ class ProtoHook(BuildHookInterface):
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        wire = Path(self.root) / WIRE
-        proto = wire / "coordinator.proto"
-        subprocess.run([sys.executable, wire / "compile.py", proto], check=True)
-        build_data["artifacts"].append(f"/{(WIRE / 'coordinator.binpb').as_posix()}")
+        package = Path(self.root) / "src/folkmoot"
+        protos = sorted(package.rglob("*.proto"))
+        compiler = package / "authority/proto.py"
+        subprocess.run([sys.executable, compiler, *protos], check=True)
+        for proto in protos:
+            compiled = proto.with_suffix(".binpb").relative_to(self.root)
+            build_data["artifacts"].append(f"/{compiled.as_posix()}")

@@ -1,17 +1,23 @@
 """Real servers for tests: each starts on free loopback ports in its own folder, stops by pid."""
 
+import http.server
 import json
+import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+from folkmoot.exchange.bucket import Bucket
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,10 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         wait_until_it_answers([f"{filer}/", f"{endpoint}/status"], process, folder / "log")
         make = urllib.request.Request(f"{filer}/buckets/test/", method="POST")
         urllib.request.urlopen(make, timeout=30).close()
-        yield S3Server(endpoint)
+        server = S3Server(endpoint)
+        # The first write makes it grow volumes, which takes seconds on a busy machine.
+        Bucket(server.new_bucket(), server.options, patience=120).put("first", b"write")
+        yield server
     finally:
         process.kill()
         process.wait()
@@ -107,6 +116,96 @@ def wait_until_it_answers(urls: list[str], process: subprocess.Popen[bytes], log
                 if process.poll() is not None or time.monotonic() > deadline:
                     pytest.fail(f"SeaweedFS did not start:\n{log.read_text()[-2000:]}")
                 time.sleep(0.05)
+
+
+@pytest.fixture(params=["folder", "memory", "s3"])
+def any_bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
+    """An empty bucket of each kind that can be written."""
+    if request.param == "folder":
+        return Bucket(str(tmp_path / "bucket"))
+    if request.param == "memory":
+        return Bucket("memory:")
+    server = request.getfixturevalue("s3_server")
+    return Bucket(server.new_bucket(), server.options)
+
+
+class RangeHandler(http.server.BaseHTTPRequestHandler):
+    """Serves a folder with byte ranges; can be told to fail the next requests."""
+
+    protocol_version = "HTTP/1.1"
+    server: "FileServer"
+
+    def do_HEAD(self) -> None:
+        self.answer(body=False)
+
+    def do_GET(self) -> None:
+        self.answer(body=True)
+
+    def answer(self, body: bool) -> None:
+        self.server.requests.append(f"{self.command} {self.headers.get('Range', '')}".strip())
+        fault = self.server.faults.pop(0) if self.server.faults and body else ""
+        path = self.server.folder / self.path.lstrip("/")
+        if fault.isdecimal() or not path.is_file():
+            self.send_response(int(fault or 404))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        content = path.read_bytes()
+        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        start, end = (int(asked[1]), int(asked[2]) + 1) if asked else (0, len(content))
+        if start >= len(content):
+            self.send_response(416)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        piece = content[start:end]
+        self.send_response(206 if asked else 200)
+        if asked:
+            self.send_header(
+                "Content-Range", f"bytes {start}-{start + len(piece) - 1}/{len(content)}"
+            )
+        self.send_header("Content-Length", str(len(piece)))
+        self.end_headers()
+        if body:
+            self.wfile.write(piece[: len(piece) // 2] if fault == "cut" else piece)
+            self.close_connection = fault == "cut"
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class FileServer(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), RangeHandler)
+        self.folder = folder
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.requests: list[str] = []
+        self.faults: list[str] = []
+        """For each next GET: a status to answer with, or "cut" to stop halfway."""
+
+
+@contextmanager
+def serving(server: http.server.ThreadingHTTPServer) -> Iterator[None]:
+    """Answer requests in a thread for the time of the block."""
+    with server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def file_server(tmp_path: Path) -> Iterator[FileServer]:
+    folder = tmp_path / "served"
+    folder.mkdir()
+    server = FileServer(folder)
+    with serving(server):
+        yield server
 
 
 @pytest.fixture

@@ -191,15 +191,7 @@ def test_11_and_no_growth_a_thousand_rounds_in_one_process(tmp_path: Path) -> No
             async def used_at(round_: int) -> dict[str, int]:
                 await coordinator.until(lambda s: s.round >= round_)
                 coordinator.seen.clear()
-                gc.collect()
-                kept = [f for f in Path(config.server.state).rglob("*") if f.suffix != ".jsonl"]
-                return {
-                    "objects": len(gc.get_objects()),
-                    "descriptors": len(os.listdir("/proc/self/fd")),
-                    "mappings": Path("/proc/self/maps").read_text().count("\n"),
-                    "files": len(kept),
-                    "bytes": sum(f.stat().st_size for f in kept if f.exists()),
-                }
+                return _in_use(Path(config.server.state))
 
             early, late = await used_at(300), await used_at(990)
             await part
@@ -214,6 +206,18 @@ def test_11_and_no_growth_a_thousand_rounds_in_one_process(tmp_path: Path) -> No
             assert all(grown[name] <= allowed[name] for name in allowed), grown
 
     asyncio.run(test())
+
+
+def _in_use(state: Path) -> dict[str, int]:
+    gc.collect()
+    kept = [f for f in state.rglob("*") if f.suffix != ".jsonl"]
+    return {
+        "objects": len(gc.get_objects()),
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "mappings": Path("/proc/self/maps").read_text().count("\n"),
+        "files": len(kept),
+        "bytes": sum(f.stat().st_size for f in kept if f.exists()),
+    }
 
 
 def test_12_participants_survive_a_coordinator_that_starts_again(tmp_path: Path) -> None:

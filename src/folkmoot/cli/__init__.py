@@ -10,7 +10,7 @@ import typer
 
 from folkmoot import __version__
 
-COMMANDS = ("simulate",)
+COMMANDS = ("init", "up", "serve", "join", "control", "data", "generate")
 
 app = typer.Typer(
     name="folkmoot",

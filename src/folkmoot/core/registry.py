@@ -6,6 +6,7 @@ change copies one shard and the list of shards. Order is by identity: it does no
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -35,8 +36,7 @@ class Registry(msgspec.Struct, Generic[R], frozen=True, array_like=True):
         return self.count
 
     def __iter__(self) -> Iterator[R]:
-        for shard in self.shards:
-            yield from shard
+        return chain.from_iterable(self.shards)
 
     def get(self, identity: bytes) -> R | None:
         shard, at = self._find(identity)

@@ -5,6 +5,7 @@
 tests hold the two equal, index by index.
 """
 
+from functools import lru_cache
 from hashlib import sha256
 
 import numpy as np
@@ -29,6 +30,24 @@ def swap_or_not(index: int, total: int, seed: bytes) -> int:
         if source[position % 256 // 8] >> (position % 8) & 1:
             index = flip
     return index
+
+
+@lru_cache(maxsize=256)
+def swap_or_not_few(total: int, seed: bytes) -> tuple[int, ...]:
+    """`swap_or_not` of every index below `total`, up to 256, remembered.
+
+    A small run asks for its positions once a witness, and all of them cost hardly more than one.
+    """
+    index = list(range(total))
+    for r in range(ROUNDS):
+        prefix = seed + bytes([r])
+        pivot = int.from_bytes(sha256(prefix).digest()[:8], "little") % total
+        bits = int.from_bytes(sha256(prefix + bytes(4)).digest(), "little")
+        for at, here in enumerate(index):
+            flip = (pivot - here) % total
+            if bits >> (here if here > flip else flip) & 1:
+                index[at] = flip
+    return tuple(index)
 
 
 def swap_or_not_all(total: int, seed: bytes) -> NDArray[np.int64]:

@@ -12,11 +12,10 @@ failure is a BucketError that says which object and what to do. Each call exists
 and `_async`; both are safe to call from many threads or tasks.
 """
 
-import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import contextlib
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -24,25 +23,37 @@ import obstore
 from obstore import exceptions
 from obstore.store import HTTPStore
 
-from folkmoot.exchange.folder import Buffer, StagedFile
+from folkmoot.exchange.folder import (
+    PART,
+    AsyncBody,
+    Body,
+    in_thread,
+    write_file,
+    write_file_async,
+)
 from folkmoot.exchange.store import (
     AlreadyExists,
+    BrokenOff,
     BucketError,
     Denied,
     Missing,
     NotPossible,
     TooLarge,
     TooShort,
+    again,
+    again_async,
     checked_key,
     checked_prefix,
     checked_range,
     first_line,
+    is_broken_off,
     is_denial,
     open_store,
 )
 
 __all__ = [
     "AlreadyExists",
+    "BrokenOff",
     "Bucket",
     "BucketError",
     "BucketObject",
@@ -55,11 +66,8 @@ __all__ = [
     "open_object",
 ]
 
-PART = 8 << 20
-"""Bytes of a multipart upload's part: 10,000 parts make 80 GB, the largest object."""
-T = TypeVar("T")
-Body = Buffer | Path | Iterable[Buffer]
-AsyncBody = Body | AsyncIterable[Buffer]
+NEAR = 64 << 10
+"""Ranges at most this far apart are cheaper to read through than to ask for twice."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -68,6 +76,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 Entries = list[Entry]
+Ranges = list[memoryview]
 
 
 class Bucket:
@@ -83,6 +92,7 @@ class Bucket:
             self.folder = Path(unquote(urlsplit(url).path) if scheme else url).absolute()
         self._store = open_store(url, self.folder, dict(options or {}), patience)
 
+    @again
     def get(self, key: str, limit: int) -> memoryview:
         """The whole object, without a copy, if it has at most `limit` bytes."""
         with self._translated(key):
@@ -90,6 +100,7 @@ class Bucket:
             self._bound(key, found.meta["size"], limit)
             return memoryview(found.bytes())
 
+    @again_async
     async def get_async(self, key: str, limit: int) -> memoryview:
         with self._translated(key):
             found = await obstore.get_async(self._store, checked_key(self.url, key))
@@ -110,6 +121,7 @@ class Bucket:
             async for piece in found.stream(min_chunk_size=chunk):
                 yield bytes(piece)
 
+    @again
     def get_range(self, key: str, start: int, length: int) -> memoryview:
         """Exactly `length` bytes from `start`; TooShort when the object ends before."""
         checked_range(self.url, key, start, length)
@@ -124,6 +136,7 @@ class Bucket:
             raise self._too_short(key, start, length, start + len(found))
         return memoryview(found)
 
+    @again_async
     async def get_range_async(self, key: str, start: int, length: int) -> memoryview:
         checked_range(self.url, key, start, length)
         try:
@@ -136,6 +149,21 @@ class Bucket:
         if len(found) != length:
             raise self._too_short(key, start, length, start + len(found))
         return memoryview(found)
+
+    @again
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Ranges:
+        """Several (start, length) ranges: near ones in one request, far ones side by side."""
+        for start, length in ranges:
+            checked_range(self.url, key, start, length)
+        starts, lengths = [start for start, _ in ranges], [length for _, length in ranges]
+        with self._translated(key):
+            found = obstore.get_ranges(
+                self._store, key, starts=starts, lengths=lengths, coalesce=NEAR
+            )
+        for (start, length), piece in zip(ranges, found, strict=True):
+            if len(piece) != length:
+                raise self._too_short(key, start, length, start + len(piece))
+        return [memoryview(piece) for piece in found]
 
     def size(self, key: str) -> int:
         with self._translated(key):
@@ -154,7 +182,7 @@ class Bucket:
         self._check_writable(key)
         with self._translated(key):
             if self.folder is not None:
-                _write_file(self.folder / key, body, create)
+                write_file(self.folder / key, body, create)
             else:
                 obstore.put(self._store, key, body, **_how(body, create))
 
@@ -164,9 +192,9 @@ class Bucket:
             if self.folder is None:
                 await obstore.put_async(self._store, key, body, **_how(body, create))
             elif isinstance(body, AsyncIterable):
-                await _write_file_async(self.folder / key, body, create)
+                await write_file_async(self.folder / key, body, create)
             else:
-                await _in_thread(_write_file, self.folder / key, body, create)
+                await in_thread(write_file, self.folder / key, body, create)
 
     def list(self, prefix: str = "") -> Entries:
         """Every object under the folder `prefix`, in the order of their keys."""
@@ -198,7 +226,7 @@ class Bucket:
         except Missing:
             return
 
-    @contextmanager
+    @contextlib.contextmanager
     def _translated(self, key: str) -> Iterator[None]:
         try:
             yield
@@ -212,6 +240,8 @@ class Bucket:
             if is_denial(error):
                 why = f"access denied; check the credentials and their rights: {first_line(error)}"
                 raise Denied(self.url, key, why) from error
+            if is_broken_off(error):
+                raise BrokenOff(self.url, key, "the transfer broke off") from error
             raise BucketError(self.url, key, first_line(error)) from error
 
     def _bound(self, key: str, size: int, limit: int) -> None:
@@ -245,6 +275,9 @@ class BucketObject:
     def read(self, start: int, length: int) -> memoryview:
         return self.bucket.get_range(self.key, start, length)
 
+    def read_many(self, ranges: Sequence[tuple[int, int]]) -> Ranges:
+        return self.bucket.get_ranges(self.key, ranges)
+
 
 def open_object(
     url: str, options: Mapping[str, str] | None = None, patience: float = 60.0
@@ -264,41 +297,3 @@ def _how(body: AsyncBody, create: bool) -> dict[str, Any]:
 
 def _entries(metas: list[Any]) -> Entries:
     return sorted((Entry(m["path"], m["size"]) for m in metas), key=lambda entry: entry.key)
-
-
-def _chunks(body: Body) -> Iterator[Buffer]:
-    if isinstance(body, Path):
-        with body.open("rb") as file:
-            while chunk := file.read(PART):
-                yield chunk
-    elif isinstance(body, bytes | bytearray | memoryview):
-        yield body
-    else:
-        yield from body
-
-
-def _write_file(path: Path, body: Body, create: bool) -> None:
-    with StagedFile(path) as staged:
-        for chunk in _chunks(body):
-            staged.write(chunk)
-        staged.commit(create)
-
-
-async def _write_file_async(path: Path, body: AsyncIterable[Buffer], create: bool) -> None:
-    with await _in_thread(StagedFile, path) as staged:
-        async for chunk in body:
-            await _in_thread(staged.write, chunk)
-        await _in_thread(staged.commit, create)
-
-
-async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Like `asyncio.to_thread`, but a cancelled caller waits for the thread to be done.
-
-    Otherwise the file would be closed, and its descriptor reused, under the thread's hands.
-    """
-    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await asyncio.wait([work])
-        raise

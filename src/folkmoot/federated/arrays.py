@@ -23,6 +23,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from folkmoot.authority.journal import fsync_folder
+
 Array = NDArray[Any]
 
 MAX_HEADER_BYTES = 16 * 1024 * 1024
@@ -304,15 +306,6 @@ def save_model(
         writer.commit(durable=durable)
     finally:
         writer.abort()
-
-
-def fsync_folder(path: Path) -> None:
-    """Make a rename in `path` survive a power cut."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _pwrite_all(fd: int, view: memoryview, position: int) -> None:

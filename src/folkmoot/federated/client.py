@@ -56,6 +56,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # For secure aggregation: the public key in hex of everybody we agree to be summed with.
     peers: dict[str, str] = {}
     tls: Tls | None = None
+    # Seconds between two attempts to reach a coordinator that does not answer, at the most.
+    longest_pause: float = 10.0
 
 
 def join(participant: Participant, **settings: Any) -> None:
@@ -83,7 +85,9 @@ async def take_part(
 ) -> None:
     """Take part until the federation has finished."""
     identity = Identity.load(settings.identity) if settings.identity else Identity.random()
-    line = connect(settings.address, settings.run_id, identity, settings.tls)
+    line = connect(
+        settings.address, settings.run_id, identity, settings.tls, settings.longest_pause
+    )
     try:
         with contextlib.suppress(Finished):
             await line.register()
@@ -115,6 +119,7 @@ class _Part:
         self._secure = SecurePart(line, settings.peers)
         #: The last round trained, kept in case its update has to be masked or sent again.
         self._trained: _Trained | None = None
+        self._training: asyncio.Task[None] | None = None
         #: The last round whose update counted.
         self._delivered = -1
 
@@ -162,6 +167,9 @@ class _Part:
             if heard != self._heard:
                 self._heard = heard
                 self._news.set()
+            if heard.phase == "FINISHED" and self._training:
+                # Nobody waits for this round any more, and the coordinator may leave.
+                self._training.cancel()
 
     def _heartbeat(self) -> Any:
         heard, state = self._heard, self._state
@@ -179,8 +187,13 @@ class _Part:
 
     async def _round(self, round_: int) -> bool:
         """Train and deliver one round; whether it counted."""
+        self._training = asyncio.create_task(self._train(round_))
         try:
-            await self._train(round_)
+            await self._training
+        except asyncio.CancelledError:
+            if self._heard.phase != "FINISHED":
+                raise
+            counted = False
         except Refused as refused:
             counted = refused.code == grpc.StatusCode.ALREADY_EXISTS
         except (BadModel, FileNotFoundError):

@@ -63,13 +63,18 @@ def backoff(first: float = 0.1, most: float = 10.0) -> Iterator[float]:
 
 class Connection:
     def __init__(
-        self, address: str, run_id: str, identity: Identity, tls: Tls | None = None
+        self,
+        address: str,
+        run_id: str,
+        identity: Identity,
+        tls: Tls | None = None,
+        longest_pause: float = 10.0,
     ) -> None:
-        self.run_id, self.identity = run_id, identity
+        self.run_id, self.identity, self.longest_pause = run_id, identity, longest_pause
         options = [
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.min_reconnect_backoff_ms", 100),
-            ("grpc.max_reconnect_backoff_ms", 5_000),
+            ("grpc.max_reconnect_backoff_ms", round(longest_pause * 1000)),
             ("grpc.keepalive_time_ms", 30_000),
             ("grpc.keepalive_timeout_ms", 10_000),
             ("grpc.max_receive_message_length", 2 << 20),
@@ -103,7 +108,7 @@ class Connection:
 
     async def insist(self, method: str, request: Any, limit: float = CALL_TIMEOUT) -> Any:
         """Attempts until there is an answer. Raises `Refused`, or `Finished`."""
-        delays = backoff()
+        delays = backoff(most=self.longest_pause)
         while True:
             session = self.session
             try:
@@ -111,7 +116,8 @@ class Connection:
             except grpc.aio.AioRpcError as error:
                 if _forgotten(error):
                     await self.register(instead_of=session)
-                elif error.code() not in PASSING:
+                    continue
+                if error.code() not in PASSING:
                     raise Refused(error.code(), error.details() or "") from None
             await asyncio.sleep(next(delays))
 
@@ -120,7 +126,7 @@ class Connection:
         async with self._registering:
             if self.session and self.session != instead_of:
                 return
-            for delay in backoff():
+            for delay in backoff(most=self.longest_pause):
                 if await self._rendezvous():
                     return
                 await asyncio.sleep(delay)
@@ -134,7 +140,10 @@ class Connection:
                 self.session = answer.session
                 answer = await self.call("Rendezvous", wire.RendezvousRequest())
         except grpc.aio.AioRpcError as error:
-            if error.code() in PASSING or error.code() == Code.UNAUTHENTICATED:
+            if error.code() == Code.UNAUTHENTICATED:
+                self.identity.leap()
+                return False
+            if error.code() in PASSING:
                 return False
             raise Refused(error.code(), error.details() or "") from None
         self.participant_id, self.bucket = answer.participant_id, answer.bucket

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from folkmoot.authority.journal import Journal, JournalError
 from folkmoot.core import federation as rules
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.liveness import Liveness
@@ -28,7 +29,6 @@ from folkmoot.federated import eventlog
 from folkmoot.federated.arrays import ModelFile, save_model
 from folkmoot.federated.combine import combine, lost
 from folkmoot.federated.config import Federation
-from folkmoot.federated.journal import Journal, JournalError
 from folkmoot.federated.metrics import Meters
 from folkmoot.federated.secure.masks import Mask
 from folkmoot.federated.secure.rounds import SecureRounds

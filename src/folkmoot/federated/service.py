@@ -60,6 +60,9 @@ class CoordinatorService:
         self.session = secrets.token_bytes(SESSION_BYTES)
         self._nonces = Nonces()
         self._names = {bytes.fromhex(k): n for n, k in self.config.security.participants.items()}
+        self._told: set[str] = set()
+        #: Set when every participant has heard FINISHED.
+        self.all_told = asyncio.Event()
         self._judging: dict[str, asyncio.Task[Judged]] = {}
 
     def handler(self) -> grpc.GenericRpcHandler:
@@ -126,6 +129,8 @@ class CoordinatorService:
             # That our own delivery is known now is no news to the one who made it.
             news = advert[:2] != seen[:2] or (advert.expected and not seen.expected)
             if news or left <= 0:
+                if advert.phase == rules.FINISHED:
+                    self._tell_end(id)
                 return wire.HeartbeatResponse(
                     state=wire.STATE[advert.phase], round=advert.round, expected=advert.expected
                 )
@@ -212,6 +217,12 @@ class CoordinatorService:
             quarantined=len(state.quarantined),
             epoch_base=state.epoch_base,
         )
+
+    def _tell_end(self, id: str) -> None:
+        """Note who has heard that it is over."""
+        self._told.add(id)
+        if self._told.issuperset(self.coordinator.state.members):
+            self.all_told.set()
 
     # Who speaks.
 

@@ -1,9 +1,9 @@
 """Seeded worlds of a federation: drop-outs, stragglers, latecomers, duplicates, restarts, liars.
 
-A world is one coordinator and some participants on a virtual clock. Its seed decides everything: the
-rules, who is slow, what is lost, when the coordinator is killed (between keeping an event and acting
-on it, too). After every event the invariants are checked; once the faults stop, the federation must
-finish. A broken promise is a `Violation` with a transcript that replays it.
+A world is one coordinator and some participants on a virtual clock. Its seed decides everything:
+the rules, who is slow, what is lost, when the coordinator is killed (between keeping an event and
+acting on it, too). After every event the invariants are checked; once the faults stop, the
+federation must finish. A broken promise is a `Violation` with a transcript that replays it.
 """
 
 import heapq

@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkmoot.core.quorum import MAX_WITNESSES
-from folkmoot.core.shuffle import swap_or_not, swap_or_not_all
+from folkmoot.core.shuffle import swap_or_not, swap_or_not_all, swap_or_not_few
 
 COMMITTEE_SALT = b"committee"
 WITNESS_SALT = b"witness"
 COOLDOWN_SALT = b"cooldown"
+# Up to here all positions at once are cheaper than one for each witness.
+FEW = 32
 
 
 class Committee(StrEnum):
@@ -67,14 +69,14 @@ class CommitteeSelection:
         self.seed = sha256(seed.to_bytes(8, "little")).digest()
 
     def get_witness(self, index: int) -> WitnessProof:
-        position = swap_or_not(index, self.total, self._salted(WITNESS_SALT))
+        position = _position(index, self.total, self._salted(WITNESS_SALT))
         return WitnessProof(position, index, position < self.witnesses)
 
     def verify_witness(self, proof: WitnessProof) -> bool:
         return 0 <= proof.index < self.total and self.get_witness(proof.index) == proof
 
     def get_committee(self, index: int) -> CommitteeProof:
-        position = swap_or_not(index, self.total, self._salted(COMMITTEE_SALT))
+        position = _position(index, self.total, self._salted(COMMITTEE_SALT))
         return CommitteeProof(self._committee(position), position, index)
 
     def verify_committee(self, proof: CommitteeProof) -> bool:
@@ -123,7 +125,13 @@ def _cooldown_seed(seed: int) -> bytes:
 
 def checkpointer_position(index: int, total: int, seed: int) -> int:
     """A client is a checkpointer when its position is below `checkpointers(total)`."""
-    return swap_or_not(index, total, _cooldown_seed(seed))
+    return _position(index, total, _cooldown_seed(seed))
+
+
+def _position(index: int, total: int, seed: bytes) -> int:
+    if total <= FEW and 0 <= index < total:
+        return swap_or_not_few(total, seed)[index]
+    return swap_or_not(index, total, seed)
 
 
 def is_checkpointer(index: int, total: int, seed: int) -> bool:

@@ -1,5 +1,7 @@
 """What the guards of the table ask about a state."""
 
+from math import inf
+
 from folkmoot.core.coordinator.state import Coordinator, bit, count_bits
 
 # How often an epoch's last round is repeated when its witnesses do not agree on the model.
@@ -19,20 +21,26 @@ def done(state: Coordinator) -> bool:
 
 
 def agreed(state: Coordinator) -> bool:
-    """Whether a quorum of the newest round's witnesses agreed on the model."""
-    return state.epoch.agreed_height == state.round.height
+    """Whether a quorum agreed on the model that the epoch hands on.
+
+    The model of an earlier round does not count: it lacks results that were given out as work.
+    """
+    height = state.round.height
+    return _closing(state) <= height == state.epoch.agreed_height
 
 
 def drained(state: Coordinator) -> bool:
     """Whether the last results are applied and their model agreed on, or never will be."""
-    last = state.epoch.last_height
-    if last is None:
+    if state.epoch.last_height is None:
         return False
-    closing = last + state.run.config.delay + 1
-    height = state.round.height
-    if state.active == 0 or height >= closing + CLOSING_TRIES:
-        return True
-    return height >= closing and agreed(state)
+    given_up = state.round.height >= _closing(state) + CLOSING_TRIES
+    return state.active == 0 or given_up or agreed(state)
+
+
+def _closing(state: Coordinator) -> float:
+    """The first round whose witnesses hold the model with all results of the epoch in it."""
+    last = state.epoch.last_height
+    return inf if last is None else last + state.run.config.delay + 1
 
 
 def nothing_to_store(state: Coordinator) -> bool:

@@ -4,16 +4,22 @@ Times are in seconds. Everything has a default except what only the owner can kn
 """
 
 from collections.abc import Iterator
+from typing import Literal
 
 import msgspec
 
-from folkmoot.core.config import Broken, decode
+from folkmoot.core import material
+from folkmoot.core.config import Broken, all_broken, decode, settle_floats
 from folkmoot.core.quorum import MAX_WITNESSES
+from folkmoot.core.recipe import Distro, Recipe
 from folkmoot.core.schedule import Constant, Schedule
 
 RUN_ID_MAX = 64
 LOCATION_MAX = 1024
 MAX_DELAY = 2
+# Longer than any phase or epoch may be: 46 days, which is what a client's vital signs can tell.
+SECONDS_MAX = 4_000_000
+TOKENS_MAX = 2**60
 
 
 class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +53,9 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Whether faster clients get more of a round's batch.
     work_by_speed: bool = True
 
+    def __post_init__(self) -> None:
+        settle_floats(self)
+
     @property
     def clients_to_begin(self) -> int:
         return self.min_clients if self.init_min_clients is None else self.init_min_clients
@@ -69,18 +78,28 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
             "cooldown_time",
             "health_check_timeout",
         ):
-            if not 0 < getattr(self, name) < 4e6:
-                yield Broken(name, "must be more than 0 and less than 4,000,000 seconds")
+            if not 0 < getattr(self, name) < SECONDS_MAX:
+                yield Broken(name, f"must be more than 0 and less than {SECONDS_MAX:,} seconds")
         for name in ("warmup_time", "waiting_for_members_extra_time"):
-            if not 0 <= getattr(self, name) < 4e6:
-                yield Broken(name, "must be from 0 to 4,000,000 seconds")
+            if not 0 <= getattr(self, name) < SECONDS_MAX:
+                yield Broken(name, f"must be 0 or more, and less than {SECONDS_MAX:,} seconds")
         if self.rounds_per_epoch is not None:
-            if self.rounds_per_epoch < 1:
-                yield Broken("rounds_per_epoch", "must be 1 or more, or left out")
+            yield from self._rounds(self.rounds_per_epoch)
             return
         for name in ("warmup_time", "max_round_train_time"):
-            if getattr(self, name) >= self.epoch_time:
+            if getattr(self, name) >= self.epoch_time > 0:
                 yield Broken(name, f"must be less than epoch_time ({self.epoch_time:g} s)")
+
+    def _rounds(self, rounds: int) -> Iterator[Broken]:
+        longest = self.max_round_train_time + self.round_witness_time
+        if not 1 <= rounds < 2**32:
+            yield Broken("rounds_per_epoch", "must be 1 or more, or left out")
+        elif not self.warmup_time + rounds * longest < SECONDS_MAX:
+            yield Broken(
+                "rounds_per_epoch",
+                f"rounds of up to {longest:g} s (max_round_train_time and round_witness_time)"
+                f" must fit into {SECONDS_MAX:,} seconds",
+            )
 
     def _members(self) -> Iterator[Broken]:
         if self.min_clients < 1:
@@ -118,19 +137,32 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run trains, as far as its coordinator needs to know."""
+    """What a run trains, on what, and how its members combine what they learn."""
 
     max_seq_len: int = 512
-    # The checkpoint the run begins with; with none, everyone initialises the model from its seed.
+    # The checkpoint the run begins with; with none, everyone initialises the model from `seed`.
     start: str = ""
+    seed: int = 0
     # Where checkpoints are kept (a folder, s3://…, gs://…, az://…, hf://…). With none, the run
     # keeps nothing and can only be handed on from client to client.
     checkpoint: str = ""
+    architecture: material.Model = material.Gpt()
+    data: material.Source | None = None
+    held_out: material.Source | None = None  # for evaluation; with none there is no evaluation
+    tokenizer: str = ""  # stored with checkpoints: "bytes" or a file; none for prepared tokens
     lr: Schedule = Constant(base_lr=1e-3)
+    method: Recipe = Distro()
+    # Sequences that go through the model at once; 0 is all of a client's share.
+    micro_batch: int = 0
+    precision: Literal["fp32", "bf16"] = "fp32"
 
     def rules(self) -> Iterator[Broken]:
         if not 1 <= self.max_seq_len < 2**31:
             yield Broken("max_seq_len", "must be 1 or more")
+        if self.micro_batch < 0:
+            yield Broken("micro_batch", "must be 0 (all at once) or more")
+        if not 0 <= self.seed < 2**63:
+            yield Broken("seed", "must be 0 or more")
         for name in ("start", "checkpoint"):
             if len(getattr(self, name)) > LOCATION_MAX:
                 yield Broken(name, f"must have at most {LOCATION_MAX} characters")
@@ -146,12 +178,24 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     def rules(self) -> Iterator[Broken]:
         if not 1 <= len(self.run_id) <= RUN_ID_MAX:
             yield Broken("run_id", f"must have 1 to {RUN_ID_MAX} characters")
+        steps, size = self.config.total_steps, self.config.batch_size_end
+        if steps * size * self.model.max_seq_len >= TOKENS_MAX:
+            yield Broken("config", "total_steps of such batches are 2^60 tokens or more")
+        yield from self._delay()
+
+    def _delay(self) -> Iterator[Broken]:
+        """The run's delay is the method's, whether or not the file repeats it there."""
+        method = self.model.method
+        if isinstance(method, Distro):
+            if method.delay not in (self.config.delay, Distro().delay):
+                yield Broken("model", f"method.delay must be config.delay ({self.config.delay})")
+        elif self.config.delay:
+            kind = type(method).__name__
+            yield Broken("config", f"delay must be 0: {kind} learns from a round before the next")
 
     def all_rules(self) -> Iterator[Broken]:
         """The broken rules of the file and all its tables."""
-        yield from self.rules()
-        yield from self.config.rules()
-        yield from self.model.rules()
+        yield from all_broken(self)
 
 
 def decode_run(text: str, name: str = "run.toml") -> Run:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,15 +33,29 @@ def trainer_healthy_score_by_witnesses(
     return scores
 
 
-def unattested(state: Coordinator, by: Round, work: Round) -> list[tuple[int, Share]]:
-    """(place, samples) of the shares of `work` that no quorum of the witnesses of `by` saw."""
+class Judgement(NamedTuple):
+    """What the witnesses of a round say about the work of one."""
+
+    owed: Share  # samples whose results no quorum saw
+    unhealthy: tuple[int, ...]  # places whose results a quorum did not see
+
+
+def judge(state: Coordinator, by: Round, work: Round) -> Judgement:
+    """Judge the shares of `work` by the witnesses of `by`.
+
+    A result is learnt when a quorum saw it, and its sender is unhealthy when a quorum did not.
+    In between the work is owed and nobody is to blame: one witness that lies, or is cut off from
+    its peers, cannot have the others removed. Too few witnesses judge nobody.
+    """
     shares = [(state.place(work, i), share) for i, share in state.assignment(work).shares()]
-    if len(by.witnesses) < state.quorum(by):
-        return shares
+    quorum, heard = state.quorum(by), len(by.witnesses)
+    if heard < quorum:
+        return Judgement(tuple(work.spans), ())
     identities = [state.epoch.clients[place].id for place, _ in shares]
-    scores = trainer_healthy_score_by_witnesses(identities, state, by)
-    quorum = state.quorum(by)
-    return [row for row, score in zip(shares, scores.tolist(), strict=True) if score < quorum]
+    scores = trainer_healthy_score_by_witnesses(identities, state, by).tolist()
+    rows = list(zip(shares, scores, strict=True))
+    owed = tuple(span for (_, share), score in rows if score < quorum for span in share)
+    return Judgement(owed, tuple(sorted(p for (p, _), s in rows if heard - s >= quorum)))
 
 
 def agreed_model(state: Coordinator, by: Round) -> bytes | None:

@@ -177,6 +177,12 @@ TABLE: tuple[Edge[Moment], ...] = (
     ),
     Edge(
         "Paused",
+        "Finished",
+        "the owner resumes, and total_steps is reached",
+        lambda at: not at.state.pause_wanted and done(at.state),
+    ),
+    Edge(
+        "Paused",
         "WaitingForMembers",
         "the owner resumes",
         lambda at: not at.state.pause_wanted,

@@ -97,18 +97,9 @@ class Update(Message, frozen=True, tag=True):
     run: Run
 
 
-AnyMessage = (
-    Tick
-    | Join
-    | Ready
-    | OpportunisticWitness
-    | OpportunisticCooldown
-    | HealthCheck
-    | Withdraw
-    | Pause
-    | Resume
-    | Update
-)
+ClientMessage = Join | Ready | OpportunisticWitness | OpportunisticCooldown | HealthCheck | Withdraw
+OwnerMessage = Pause | Resume | Update
+AnyMessage = Tick | ClientMessage | OwnerMessage
 
 
 class Reason(StrEnum):

@@ -15,11 +15,10 @@ from folkmoot.core.coordinator.assignment import (
 )
 from folkmoot.core.coordinator.committee import checkpointers
 from folkmoot.core.coordinator.conditions import agreed, done, ms, nothing_to_store, too_few
-from folkmoot.core.coordinator.health import agreed_model, unattested
+from folkmoot.core.coordinator.health import agreed_model, judge
 from folkmoot.core.coordinator.receive import Effects, remove
 from folkmoot.core.coordinator.state import (
     STORED_ROUNDS,
-    VITAL,
     Client,
     Coordinator,
     Epoch,
@@ -31,9 +30,11 @@ from folkmoot.core.coordinator.state import (
     RunState,
     Source,
     bit,
+    vitals_of,
 )
 from folkmoot.core.registry import registry_of
 from folkmoot.core.schedule import batch_size
+from folkmoot.core.shuffle import lcg_shuffle
 
 
 def tick(state: Coordinator, message: m.Tick, now: int) -> tuple[Coordinator, Effects]:
@@ -62,7 +63,7 @@ def _close_round(state: Coordinator, now: int) -> tuple[Coordinator, Effects]:
     """Judge what the witnesses were asked about, then let go of those who left."""
     current = state.round
     enough = len(current.witnesses) >= state.quorum(current)
-    state, judged = _judge(state, enough)
+    state, judged = _judge(state)
     model_hash = agreed_model(state, current)
     if model_hash is not None:
         epoch = replace(state.epoch, agreed_height=current.height)
@@ -87,22 +88,20 @@ def _must_end(state: Coordinator, now: int) -> bool:
     return time_is_up or too_few(state) or done(state) or state.pause_wanted
 
 
-def _judge(state: Coordinator, enough: bool) -> tuple[Coordinator, Effects]:
+def _judge(state: Coordinator) -> tuple[Coordinator, Effects]:
     """Settle the round that the newest round's witnesses speak of."""
     work = state.round_at(state.round.height - state.run.config.delay)
     if work is None or not work.spans:
         return state, ()
-    missing = unattested(state, state.round, work)
-    owed: Share = tuple(span for _, share in missing for span in share)
+    judgement = judge(state, state.round, work)
+    owed = judgement.owed
     learnt = total(work.spans) - total(owed)
     progress = replace(
         state.progress,
         owed=merge((*state.progress.owed, *owed)),
         tokens=state.progress.tokens + learnt * state.run.model.max_seq_len,
     )
-    places = tuple(sorted(place for place, _ in missing))
-    # With too few witnesses nothing is known about anyone.
-    epoch = replace(state.epoch, judged=Judged(work.height, places) if enough else None)
+    epoch = replace(state.epoch, judged=Judged(work.height, judgement.unhealthy))
     settled = m.RoundJudged(work.height, learnt, total(owed))
     return replace(state, progress=progress, epoch=epoch), (settled,)
 
@@ -128,9 +127,10 @@ def _release(state: Coordinator, trained: bool) -> tuple[Coordinator, Effects]:
     """End the epoch: its clients wait for the next one."""
     holding = state.model_hash if state.checkpoint.source is Source.P2P else b""
     back = []
+    vitals = state.vitals().tolist()
     for place, client in enumerate(state.epoch.clients):
         if not client.left:
-            seen, speed = VITAL.unpack_from(state.epoch.vitals, place * VITAL.size)
+            seen, speed = vitals[place]
             loaded = trained or bit(state.epoch.ready, place)
             held = holding if loaded else client.model_hash
             seen += state.epoch.started
@@ -152,7 +152,7 @@ def _enter_waiting(state: Coordinator, now: int, seed: int) -> tuple[Coordinator
 
 
 def _enter_warmup(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, Effects]:
-    chosen = list(state.pending)[: state.run.config.max_clients]
+    chosen = _choose(state, seed)
     effects: Effects = ()
     newest = state.model_hash
     if state.checkpoint.source is Source.P2P and all(p.model_hash != newest for p in chosen):
@@ -162,11 +162,26 @@ def _enter_warmup(state: Coordinator, now: int, seed: int) -> tuple[Coordinator,
         clients=tuple(Client(p.id, p.address, p.model_hash) for p in chosen),
         started=now,
         ready=bytes((places + 7) // 8),
-        vitals=b"".join(VITAL.pack(0, p.speed) for p in chosen),
+        vitals=vitals_of([p.speed for p in chosen]),
     )
-    pending = registry_of(list(state.pending)[places:])
+    taken = {p.id for p in chosen}
+    pending = registry_of([p for p in state.pending if p.id not in taken])
     started = m.EpochStarted(state.epoch_number, places)
     return replace(state, epoch=epoch, pending=pending), (*effects, started)
+
+
+def _choose(state: Coordinator, seed: int) -> list[Pending]:
+    """Those who wait, in the order of their ids; when there are too many, as the seed has it.
+
+    Whoever holds the newest model comes first: newcomers must not crowd out the clients that have
+    it, and an identity made to sort low gains nothing.
+    """
+    waiting, places = list(state.pending), state.run.config.max_clients
+    if len(waiting) <= places:
+        return waiting
+    order = lcg_shuffle(len(waiting), seed)
+    order.sort(key=lambda at: waiting[at].model_hash != state.model_hash)
+    return [waiting[at] for at in sorted(order[:places])]
 
 
 def _rewind(state: Coordinator) -> tuple[Coordinator, Effects]:
@@ -201,7 +216,7 @@ def _enter_train(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, 
 def _weights(state: Coordinator) -> bytes:
     """The weights of those who are here, in the order of the roster."""
     here = [p for p, client in enumerate(state.epoch.clients) if not client.left]
-    judged = state.epoch.judged.unattested if state.epoch.judged else ()
+    judged = set(state.epoch.judged.unhealthy) if state.epoch.judged else set()
     failed = [index for index, place in enumerate(here) if place in judged] if judged else []
     return weights_from_speeds(state.vitals()["speed"][here], failed)
 

@@ -13,8 +13,6 @@ import os
 import zlib
 from pathlib import Path
 
-from folkmoot.federated.arrays import fsync_folder
-
 MAGIC = b"FOLKMOOT JOURNAL 1\n"
 CHUNK = 256 * 1024
 MAX_RECORD = 64 * 1024 * 1024
@@ -82,7 +80,7 @@ class Journal:
         self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         data = self.path.read_bytes()
         if not data.startswith(MAGIC):
-            raise JournalError(f"{self.path} is not a federation's journal")
+            raise JournalError(f"{self.path} is not a journal of Folkmoot's")
         self._filled = len(data)
         self.records, self._position, self._crc = _parse(data, self.path)
         if any(data[self._position :]):
@@ -111,6 +109,15 @@ class Journal:
         os.pwrite(self._fd, bytes(target - self._filled), self._filled)
         os.fsync(self._fd)
         self._filled = target
+
+
+def fsync_folder(path: Path) -> None:
+    """Make a rename in `path` survive a power cut."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _frame(record: bytes, crc: int) -> tuple[bytes, int]:

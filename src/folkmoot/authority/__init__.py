@@ -1,0 +1,30 @@
+"""Who keeps a run's state. A client sees only this: watch the state, submit a message."""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from folkmoot.core.coordinator import Coordinator
+from folkmoot.core.coordinator.messages import AnyMessage, Reason
+
+__all__ = ["Authority", "Unreachable"]
+
+
+class Unreachable(Exception):
+    """The authority cannot be reached now; the message says why. Trying again may help."""
+
+
+class Authority(Protocol):
+    """A run's state, wherever it is kept."""
+
+    def watch(self) -> AsyncIterator[Coordinator]:
+        """The present view, then every newer one. Goes on by itself after a broken connection."""
+        ...
+
+    async def submit(self, message: AnyMessage) -> Reason | None:
+        """Hand in a message as its sender; None once it is recorded for good, else why not.
+
+        Raises `Unreachable` when nobody answers.
+        """
+        ...
+
+    async def close(self) -> None: ...

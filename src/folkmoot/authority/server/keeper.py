@@ -1,0 +1,180 @@
+"""Keeps one run: applies messages in order, records them, then answers and shows what changed.
+
+Persist before act: a message is applied to a copy nobody sees, written to the journal together
+with its time and seed, and only when that is on the disk is its sender answered and the new state
+shown. After `kill -9` the journal, applied again from its snapshot, gives the same state byte for
+byte. Messages that wait while the disk is busy are written as one record.
+
+The run's clock stands still while no keeper runs: clients are not silent because we were.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import msgspec
+
+from folkmoot.authority.journal import Journal, JournalError
+from folkmoot.core.coordinator import Coordinator, Run, apply, create, decode, encode, next_tick
+from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.view import view
+
+# Messages taken together at most, and journal bytes after which a snapshot replaces the records.
+BATCH = 4096
+COMPACT_BYTES = 32 * 1024 * 1024
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """One message as it was applied."""
+
+    now: int
+    seed: int
+    message: m.AnyMessage
+
+
+class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"):
+    """The state that the records after it are applied to, and the run's time."""
+
+    now: int
+    state: bytes
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
+    entries: tuple[Entry, ...]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Snapshot | Batch)
+
+Listener = Callable[[m.Effect, int], None]
+
+
+class Keeper:
+    """One run on one journal. `serve` must run for anything to happen."""
+
+    def __init__(self, run: Run, journal: Path, listen: Listener | None = None) -> None:
+        self._journal = Journal(journal)
+        self._listen = listen or (lambda effect, now: None)
+        try:
+            self.state, start, self.resumed = self._recover(run)
+        except BaseException:
+            self._journal.close()
+            raise
+        self._begun = time.monotonic() - start / 1000
+        self._inbox: list[tuple[m.AnyMessage, asyncio.Future[m.Reason | None]]] = []
+        self._wake = asyncio.Event()
+        self._shown = asyncio.Condition()
+        self.view = view(self.state)
+        self.version = 0
+
+    def _recover(self, run: Run) -> tuple[Coordinator, int, bool]:
+        records = self._journal.records
+        if not records:
+            state = create(run, 0)
+            self._journal.append(_encoder.encode(Snapshot(0, encode(state))))
+            return state, 0, False
+        state, now = create(run, 0), 0
+        for record in records:
+            match _decoder.decode(record):
+                case Snapshot(at, data):
+                    state, now = decode(data), at
+                case Batch(entries):
+                    for entry in entries:
+                        state, now = (
+                            apply(state, entry.message, entry.now, entry.seed)[0],
+                            entry.now,
+                        )
+        if state.run.run_id != run.run_id:
+            raise JournalError(
+                f"{self._journal.path} belongs to run '{state.run.run_id}', not to '{run.run_id}':"
+                " use another state folder"
+            )
+        self._journal.records = []
+        return state, now, True
+
+    def now(self) -> int:
+        """The run's time in milliseconds."""
+        return round((time.monotonic() - self._begun) * 1000)
+
+    async def submit(self, message: m.AnyMessage) -> m.Reason | None:
+        """Why the message was refused, or None once it is on the disk."""
+        answer: asyncio.Future[m.Reason | None] = asyncio.get_running_loop().create_future()
+        self._inbox.append((message, answer))
+        self._wake.set()
+        return await answer
+
+    async def watch(self) -> AsyncIterator[tuple[int, Coordinator]]:
+        """(version, view): the present one, then whenever there is a newer one, the newest."""
+        seen = -1
+        while True:
+            async with self._shown:
+                await self._shown.wait_for(lambda: self.version != seen)  # noqa: B023
+                seen, shown = self.version, self.view
+            yield seen, shown
+
+    async def serve(self) -> None:
+        """Apply what arrives and tick when something is due, until cancelled."""
+        try:
+            while True:
+                await self._wait()
+                await self._step()
+        finally:
+            self._fail_waiting()
+            self._journal.close()
+
+    async def _wait(self) -> None:
+        due = next_tick(self.state, self.now())
+        timeout = None if due is None else max(due - self.now(), 0) / 1000
+        try:
+            await asyncio.wait_for(self._wake.wait(), timeout)
+        except TimeoutError:
+            self._inbox.append((m.Tick(), asyncio.get_running_loop().create_future()))
+        self._wake.clear()
+
+    async def _step(self) -> None:
+        """Apply a batch, record it, then answer and show."""
+        taken, self._inbox = self._inbox[:BATCH], self._inbox[BATCH:]
+        if self._inbox:
+            self._wake.set()
+        state, now = self.state, self.now()
+        entries, answers = [], []
+        effects: list[m.Effect] = []
+        for message, answer in taken:
+            seed = secrets.randbits(64)
+            new, given = apply(state, message, now, seed)
+            refused = next((e.reason for e in given if isinstance(e, m.Refused)), None)
+            if new is not state:
+                entries.append(Entry(now, seed, message))
+            state = new
+            answers.append((answer, refused))
+            effects += given
+        if entries:
+            await self._record(Batch(tuple(entries)), state, now)
+        self.state = state
+        for effect in effects:
+            self._listen(effect, now)
+        for answer, refused in answers:
+            if not answer.done():
+                answer.set_result(refused)
+        await self._show()
+
+    async def _record(self, batch: Batch, state: Coordinator, now: int) -> None:
+        record = _encoder.encode(batch)
+        await asyncio.to_thread(self._journal.append, record)
+        if self._journal.size > COMPACT_BYTES:
+            snapshot = _encoder.encode(Snapshot(now, encode(state)))
+            await asyncio.to_thread(self._journal.compact, snapshot)
+
+    async def _show(self) -> None:
+        shown = view(self.state)
+        if shown != self.view:
+            async with self._shown:
+                self.view, self.version = shown, self.version + 1
+                self._shown.notify_all()
+
+    def _fail_waiting(self) -> None:
+        for _, answer in self._inbox:
+            answer.cancel()
+        self._inbox = []

@@ -1,0 +1,151 @@
+"""The authority of a run that a server keeps, as its clients use it.
+
+Reconnects by itself: a broken stream is opened again with back-off, a server that restarted has a
+new session and is greeted again. `submit` tries once and says `Unreachable`; when to try again is
+for the one who knows what the message is worth by then.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+import msgspec
+
+from folkmoot.authority import Unreachable
+from folkmoot.authority.server import wire
+from folkmoot.authority.signing import Identity
+from folkmoot.core.coordinator import Coordinator, decode
+from folkmoot.core.coordinator.messages import AnyMessage, Reason
+from folkmoot.core.coordinator.view import apply_change
+from folkmoot.core.delta import DeltaError
+
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
+SUBMIT_TIMEOUT = 10.0
+
+
+class Denied(Exception):
+    """The server will not have us; the message says why. Trying again does not help."""
+
+
+class Tls(NamedTuple):
+    """Files in PEM: whom to trust, and (for mutual TLS) our own certificate and key."""
+
+    ca: Path
+    cert: Path | None = None
+    key: Path | None = None
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        own = [p.read_bytes() if p else None for p in (self.key, self.cert)]
+        return grpc.ssl_channel_credentials(self.ca.read_bytes(), *own)
+
+
+_FINAL = (
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
+
+
+class ServerAuthority:
+    """One client's connection to the server at `address`."""
+
+    def __init__(
+        self, address: str, run_id: str, identity: Identity, tls: Tls | None = None
+    ) -> None:
+        options = [
+            ("grpc.max_receive_message_length", wire.MAX_CHANGE),
+            ("grpc.keepalive_time_ms", 20_000),
+            ("grpc.max_reconnect_backoff_ms", round(LONGEST_WAIT * 1000)),
+        ]
+        if tls is None:
+            self._channel = grpc.aio.insecure_channel(address, options)
+        else:
+            self._channel = grpc.aio.secure_channel(address, tls.credentials(), options)
+        self.address = address
+        self.run_id = run_id
+        self._identity = identity
+        self._session = b""
+        self._nonce = 0
+        self._hello = self._method("Hello", wire.HelloReply)
+        self._submit = self._method("Submit", wire.Receipt)
+        self._watch = self._channel.unary_stream(
+            f"/{wire.SERVICE}/Watch",
+            request_serializer=wire.Signed.SerializeToString,
+            response_deserializer=wire.Change.FromString,
+        )
+
+    def _method(self, name: str, reply: Any) -> Any:
+        return self._channel.unary_unary(
+            f"/{wire.SERVICE}/{name}",
+            request_serializer=lambda request: request.SerializeToString(),
+            response_deserializer=reply.FromString,
+        )
+
+    async def submit(self, message: AnyMessage) -> Reason | None:
+        payload = msgspec.msgpack.encode(message)
+        for attempt in (1, 2):
+            try:
+                request = await self._signed("Submit", payload)
+                receipt = await self._submit(request, timeout=SUBMIT_TIMEOUT)
+            except grpc.aio.AioRpcError as error:
+                self._raise_unless_stale(error, attempt)
+                continue
+            return Reason[receipt.refused] if receipt.refused else None
+        raise AssertionError("the second attempt returns or raises")
+
+    async def watch(self) -> AsyncIterator[Coordinator]:
+        wait = FIRST_WAIT
+        while True:
+            try:
+                async for state in self._stream():
+                    wait = FIRST_WAIT
+                    yield state
+            except grpc.aio.AioRpcError as error:
+                if error.code() in _FINAL:
+                    raise Denied(f"{self.address}: {error.details()}") from None
+                if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+                    self._session = b""
+            except DeltaError:
+                pass  # a change that does not fit: begin again with a whole state
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, LONGEST_WAIT)
+
+    async def _stream(self) -> AsyncIterator[Coordinator]:
+        state: Coordinator | None = None
+        async for change in self._watch(await self._signed("Watch", b"")):
+            if change.snapshot:
+                state = decode(change.snapshot)
+            elif state is None:
+                raise DeltaError("the server sent a change before a state")
+            else:
+                state = apply_change(state, change.delta)
+            yield state
+
+    async def _signed(self, method: str, payload: bytes) -> Any:
+        if not self._session:
+            hello = wire.HelloRequest(run_id=self.run_id)
+            self._session = (await self._hello(hello, timeout=SUBMIT_TIMEOUT)).session
+        self._nonce += 1
+        request = wire.Signed(
+            public_key=self._identity.public,
+            session=self._session,
+            nonce=self._nonce,
+            payload=payload,
+        )
+        request.signature = self._identity.sign(wire.signed_bytes(method, self.run_id, request))
+        return request
+
+    def _raise_unless_stale(self, error: grpc.aio.AioRpcError, attempt: int) -> None:
+        """A session that is over is begun again, once."""
+        if error.code() is grpc.StatusCode.UNAUTHENTICATED and attempt == 1:
+            self._session = b""
+            return
+        if error.code() in (*_FINAL, grpc.StatusCode.UNAUTHENTICATED):
+            raise Denied(f"{self.address}: {error.details()}") from None
+        raise Unreachable(f"{self.address}: {error.details()}") from None
+
+    async def close(self) -> None:
+        await self._channel.close()

@@ -1,0 +1,71 @@
+"""A keeper and its service, listening: what `folkmoot serve` runs."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+
+from folkmoot.authority.server import wire
+from folkmoot.authority.server.keeper import Keeper, Listener
+from folkmoot.authority.server.service import Access, Service
+from folkmoot.core.coordinator import Run
+
+
+class ServerTls(NamedTuple):
+    """Files in PEM. With `client_ca`, clients must show a certificate it has signed."""
+
+    cert: Path
+    key: Path
+    client_ca: Path | None = None
+
+    def credentials(self) -> grpc.ServerCredentials:
+        return grpc.ssl_server_credentials(
+            [(self.key.read_bytes(), self.cert.read_bytes())],
+            self.client_ca.read_bytes() if self.client_ca else None,
+            self.client_ca is not None,
+        )
+
+
+class Listening(NamedTuple):
+    keeper: Keeper
+    service: Service
+    port: int
+    failed: asyncio.Future[Any]  # done, with the error, when the run can no longer be kept
+
+
+@asynccontextmanager
+async def listen(
+    run: Run,
+    journal: Path,
+    address: str,
+    access: Access,
+    tls: ServerTls | None = None,
+    listener: Listener | None = None,
+) -> AsyncIterator[Listening]:
+    """A run served at `address` (host:port, port 0 for any) while the block lasts."""
+    keeper = Keeper(run, journal, listener)
+    service = Service(keeper, access)
+    server = grpc.aio.server(
+        options=[
+            ("grpc.max_receive_message_length", wire.MAX_REQUEST),
+            ("grpc.so_reuseport", 0),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        ]
+    )
+    service.register(server)
+    if tls is None:
+        port = server.add_insecure_port(address)
+    else:
+        port = server.add_secure_port(address, tls.credentials())
+    working = asyncio.gather(keeper.serve(), service.publish())
+    await server.start()
+    try:
+        yield Listening(keeper, service, port, working)
+    finally:
+        await server.stop(grace=0.5)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)

@@ -1,0 +1,149 @@
+"""The gRPC face of a keeper: who may speak, and what is sent to whom.
+
+- Everything received is bounded before it is read (gRPC's message limit), signed by the key it
+  claims, fresh (a nonce is taken once a session), and decoded into a typed record whose sender is
+  that key. Whatever is not is refused with a status and a sentence, and changes nothing.
+- A watcher gets the state once and then what changed. Changes are encoded once for all. A watcher
+  that is too slow is sent the newest state again instead of a growing backlog.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import grpc
+import msgspec
+
+from folkmoot.authority import signing
+from folkmoot.authority.server import wire
+from folkmoot.authority.server.keeper import Keeper
+from folkmoot.core.coordinator import encode
+from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.view import encode_change
+
+# Changes a watcher may lag behind before it is sent the whole state.
+LAG = 64
+
+_messages = msgspec.msgpack.Decoder(m.ClientMessage | m.OwnerMessage)
+
+
+class Access(NamedTuple):
+    """Who may do what. An empty allow-list lets everybody join."""
+
+    allowed: frozenset[bytes] = frozenset()
+    owners: frozenset[bytes] = frozenset()
+
+    def member(self, key: bytes) -> bool:
+        return not self.allowed or key in self.allowed or key in self.owners
+
+
+class Service:
+    """Answers for one keeper."""
+
+    def __init__(self, keeper: Keeper, access: Access = Access()) -> None:  # noqa: B008
+        self.keeper = keeper
+        self.access = access
+        self.session = secrets.token_bytes(signing.SESSION_BYTES)
+        self.watchers = 0
+        self._nonces = signing.Nonces()
+        self._changes: list[tuple[int, bytes]] = []
+        self._newest = (keeper.version, keeper.view)
+        self._moved = asyncio.Condition()
+
+    def register(self, server: grpc.aio.Server) -> None:
+        handlers = {
+            "Hello": grpc.unary_unary_rpc_method_handler(
+                self.hello, wire.HelloRequest.FromString, _bytes
+            ),
+            "Submit": grpc.unary_unary_rpc_method_handler(
+                self.submit, wire.Signed.FromString, _bytes
+            ),
+            "Watch": grpc.unary_stream_rpc_method_handler(
+                self.watch, wire.Signed.FromString, _bytes
+            ),
+        }
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(wire.SERVICE, handlers),)
+        )
+
+    async def hello(self, request: Any, context: Any) -> Any:
+        run_id = self.keeper.state.run.run_id
+        if request.run_id != run_id:
+            await context.abort(
+                grpc.StatusCode.NOT_FOUND,
+                f"this server keeps run '{run_id}', not '{request.run_id}'",
+            )
+        return wire.HelloReply(run_id=run_id, session=self.session)
+
+    async def submit(self, request: Any, context: Any) -> Any:
+        key = await self._authenticate("Submit", request, context)
+        try:
+            message = _messages.decode(request.payload)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, f"not a message of a client: {error}"
+            )
+        if isinstance(message, m.OwnerMessage):
+            if key not in self.access.owners:
+                await context.abort(
+                    grpc.StatusCode.PERMISSION_DENIED, "only an owner of the run may say that"
+                )
+        elif message.sender != key:
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED, "the message names another sender than its key"
+            )
+        refused = await self.keeper.submit(message)
+        return wire.Receipt(refused=refused.name if refused else "")
+
+    async def watch(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        await self._authenticate("Watch", request, context)
+        self.watchers += 1
+        try:
+            version, state = self._newest
+            yield wire.Change(version=version, snapshot=encode(state))
+            while True:
+                async with self._moved:
+                    await self._moved.wait_for(lambda: self._newest[0] != version)  # noqa: B023
+                    behind = self._newest[0] - version
+                    pending = self._changes[-behind:] if behind <= len(self._changes) else []
+                    newest = self._newest
+                if not pending:
+                    version, state = newest
+                    yield wire.Change(version=version, snapshot=encode(state))
+                for version, delta in pending:
+                    yield wire.Change(version=version, delta=delta)
+        finally:
+            self.watchers -= 1
+
+    async def publish(self) -> None:
+        """Turn the keeper's new views into changes, until cancelled."""
+        async for version, shown in self.keeper.watch():
+            before, old = self._newest
+            if version == before:
+                continue
+            delta = encode_change(old, shown)
+            async with self._moved:
+                self._changes = [*self._changes[1 - LAG :], (before + 1, delta)]
+                self._newest = (before + 1, shown)
+                self._moved.notify_all()
+
+    async def _authenticate(self, method: str, request: Any, context: Any) -> bytes:
+        key = bytes(request.public_key)
+        try:
+            if request.session != self.session:
+                raise signing.Unauthenticated("the session is over: say Hello again")
+            data = wire.signed_bytes(method, self.keeper.state.run.run_id, request)
+            signing.verify(key, request.signature, data)
+            self._nonces.take(key, request.nonce)
+        except signing.Unauthenticated as error:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+        if not self.access.member(key):
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED, "this key is not on the run's allow-list"
+            )
+        return key
+
+
+def _bytes(message: Any) -> bytes:
+    return bytes(message.SerializeToString())

@@ -1,0 +1,34 @@
+"""The messages of `run.proto`, as classes, and what a signature covers."""
+
+from pathlib import Path
+from typing import Any
+
+from folkmoot.authority.proto import Described
+from folkmoot.authority.signing import framed
+
+SERVICE = "folkmoot.run.Run"
+_DESCRIBED = Described(Path(__file__).with_name("run.proto"))
+_CLASSES = _DESCRIBED.messages
+
+HelloRequest: Any = _CLASSES["HelloRequest"]
+HelloReply: Any = _CLASSES["HelloReply"]
+Signed: Any = _CLASSES["Signed"]
+Change: Any = _CLASSES["Change"]
+Receipt: Any = _CLASSES["Receipt"]
+
+# The largest thing a client may say: two filters for 65,535 clients, and room for the rest.
+MAX_REQUEST = 512 * 1024
+# The largest state we expect to be shown.
+MAX_CHANGE = 256 * 1024 * 1024
+
+
+def signed_bytes(method: str, run_id: str, request: Any) -> bytes:
+    """What the signature of a `Signed` covers."""
+    return framed(
+        b"folkmoot run 1",
+        method.encode(),
+        run_id.encode(),
+        request.session,
+        request.nonce.to_bytes(8, "little"),
+        request.payload,
+    )

@@ -1,0 +1,96 @@
+"""Who speaks: Ed25519 identities, and nonces that are taken once.
+
+A signature covers a context, every field it speaks for, the session of whoever checks it, and a
+nonce. The session is new whenever that one starts, so what was heard before a restart is worth
+nothing after it, and the nonces of a session fit in a small window.
+"""
+
+import os
+import secrets
+from collections import OrderedDict
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+KEY_BYTES = 32
+SESSION_BYTES = 16
+
+
+class Unauthenticated(Exception):
+    """A request that does not prove who sent it; the message says what is wrong."""
+
+
+class Identity:
+    """A key. Its public half is who its owner is."""
+
+    def __init__(self, private: bytes) -> None:
+        self.private = private
+        self._key = Ed25519PrivateKey.from_private_bytes(private)
+        self.public = self._key.public_key().public_bytes_raw()
+
+    @classmethod
+    def random(cls) -> "Identity":
+        return cls(secrets.token_bytes(KEY_BYTES))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Identity":
+        """The key in `path` (64 hex digits), made and kept there when the file does not exist."""
+        file = Path(path)
+        try:
+            text = file.read_text().strip()
+        except FileNotFoundError:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            text = secrets.token_hex(KEY_BYTES)
+            fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(fd, "w") as out:
+                out.write(text + "\n")
+        try:
+            return cls(bytes.fromhex(text))
+        except ValueError:
+            raise ValueError(f"{file} is not a key: expected 64 hex digits") from None
+
+    def sign(self, data: bytes) -> bytes:
+        return self._key.sign(data)
+
+
+def framed(*parts: bytes) -> bytes:
+    """Parts joined so that no two lists of parts give the same bytes."""
+    return b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+
+
+def verify(public: bytes, signature: bytes, data: bytes) -> None:
+    """Raise `Unauthenticated` unless `public` signed `data`."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
+    except (InvalidSignature, ValueError):
+        raise Unauthenticated(
+            "the signature does not fit: the request was altered, or signed for something else"
+        ) from None
+
+
+class Nonces:
+    """The nonces of one session, remembered in a window of the latest for each key."""
+
+    WINDOW = 1024
+
+    def __init__(self, keys: int = 131_072) -> None:
+        self._keys = keys
+        self._seen: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
+
+    def take(self, key: bytes, nonce: int) -> None:
+        """Remember `nonce`, or raise `Unauthenticated` when it was taken or is too old to know."""
+        highest, mask = self._seen.get(key, (0, 0))
+        if nonce > highest:
+            shift = nonce - highest
+            mask = (mask << shift | 1) & (1 << self.WINDOW) - 1 if shift < self.WINDOW else 1
+            highest = nonce
+        else:
+            age = highest - nonce
+            if nonce == 0 or age >= self.WINDOW or mask >> age & 1:
+                raise Unauthenticated(f"nonce {nonce} was used before: the request is a replay")
+            mask |= 1 << age
+        self._seen[key] = (highest, mask)
+        self._seen.move_to_end(key)
+        while len(self._seen) > self._keys:
+            self._seen.popitem(last=False)

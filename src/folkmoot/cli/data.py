@@ -1,0 +1,53 @@
+"""`folkmoot data prepare`: make a token file of text files."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from folkmoot.cli.progress import progress_bar
+
+
+def register(app: typer.Typer) -> None:
+    data = typer.Typer(help="Prepare data for training.", no_args_is_help=True)
+    data.callback()(lambda: None)  # keeps `prepare` a subcommand though it is the only one
+    data.command()(prepare)
+    app.add_typer(data, name="data")
+
+
+def prepare(
+    files: Annotated[list[Path], typer.Argument(help="Text files, or folders of them.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The token file to make.")],
+    tokenizer: Annotated[
+        str, typer.Option(help="bytes, bpe:SIZE (trained on these files), or a tokenizer.json.")
+    ] = "bytes",
+    pattern: Annotated[str, typer.Option(help="Which files of a folder to take.")] = "*",
+) -> None:
+    """Tokenise FILES into one token file. Run it again after a kill: it continues."""
+    from folkmoot.learning.data.prepare import Done, Prepared
+    from folkmoot.learning.data.prepare import prepare as steps
+
+    inputs = expand(files, pattern)
+    total = sum(path.stat().st_size for path in inputs if path.is_file())
+    try:
+        with progress_bar("preparing", total) as advance:
+            for step in steps(inputs, tokenizer, out):
+                if isinstance(step, Done):
+                    advance(step.consumed)
+    except (ValueError, OSError) as error:
+        typer.echo(f"folkmoot data prepare: {error}", err=True)
+        raise typer.Exit(1) from error
+    assert isinstance(step, Prepared)
+    typer.echo(
+        f"{out}: {step.tokens:,} tokens ({step.dtype}, vocabulary {step.vocab_size:,}) of"
+        f" {step.files} files; tokenizer in {out.with_name(step.tokenizer)}"
+    )
+
+
+def expand(files: list[Path], pattern: str) -> list[Path]:
+    """Folders become the files in them, in the order of their names on any machine."""
+    found: list[Path] = []
+    for path in files:
+        inside = (p for p in path.rglob(pattern) if p.is_file()) if path.is_dir() else [path]
+        found += sorted(inside, key=lambda p: p.as_posix())
+    return found

@@ -1,0 +1,1 @@
+"""One member of a run: an authority, an exchange and a learner, joined."""

@@ -1,0 +1,190 @@
+"""The model of one client and all that is done with it. Used by one thread; knows no network.
+
+The hash of a model covers its parameters and the shared state of its method, since both must be
+equal on all clients: leaves by name, so that a joiner can check each as it arrives.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import torch
+
+from folkmoot.core.coordinator import Run
+from folkmoot.core.coordinator.assignment import Share, Span, total
+from folkmoot.core.material import Data, Source
+from folkmoot.core.recipe import Distro
+from folkmoot.learning import checkpoint, method, statehash
+from folkmoot.learning.data import OpenUrl, Samples, open_data
+from folkmoot.learning.data.tokenizer import load as load_tokenizer
+from folkmoot.learning.evaluate import Evaluation, Score
+from folkmoot.learning.gradients import loss_and_gradients
+from folkmoot.learning.method import Refusal
+from folkmoot.learning.models import build
+from folkmoot.learning.restore import load_state, load_weights
+
+SHARED = "shared."
+
+
+class Cancelled(Exception):
+    """Training was given up; the model is as it was."""
+
+
+class Worked(NamedTuple):
+    payload: bytes
+    loss: float
+    tokens_per_second: int
+
+
+class Learner:
+    """Build one for a run; then `initialise`, `restore` or `adopt` a model before anything else."""
+
+    def __init__(self, run: Run, open_url: OpenUrl | None = None) -> None:
+        if run.model.data is None:
+            raise ValueError("the run names no data: add [model.data] to its run.toml")
+        self.run = run
+        self.vocabulary = getattr(run.model.architecture, "vocab_size", 0)
+        self._open_url = open_url
+        self.data = self._samples(run.model.data, wrap=True, shuffle=True)
+        held_out = run.model.held_out
+        self.held_out = self._samples(held_out, wrap=False, shuffle=False) if held_out else None
+        name = run.model.tokenizer or getattr(run.model.data, "tokenizer", "")
+        self.tokenizer = load_tokenizer(name) if name else None
+        self.initialise()
+
+    def _samples(self, source: Source, wrap: bool, shuffle: bool) -> Samples:
+        data = Data(source, self.run.model.max_seq_len, shuffle=shuffle, wrap=wrap)
+        return open_data(data, self.run.model.seed, self.vocabulary, self._open_url)
+
+    def rehearse(self) -> None:
+        """Train and learn once, on a model that is thrown away: compiles what needs compiling."""
+        worked = self.train(0, (Span(0, 1),), lambda: False)
+        self.learn([worked.payload], 0)
+        self.initialise()
+
+    # Getting a model.
+
+    def initialise(self) -> None:
+        """The model that everyone makes from the run's seed."""
+        recipe = self.run.model.method
+        if isinstance(recipe, Distro):
+            recipe = msgspec.structs.replace(recipe, delay=self.run.config.delay)
+        self.model = build(self.run.model.architecture, self.run.model.seed, "cpu")
+        self.method = method.build(self.model, recipe)
+
+    def restore(self, folder: Path) -> None:
+        """The model of a checkpoint, with the method's shared state."""
+        self.initialise()
+        load_weights(self.model, folder)
+        state = load_state(folder)
+        if state:
+            self.method.load_state_dict(_shared(state))
+
+    def adopt(self, parts: Mapping[str, bytes]) -> None:
+        """The model whose parts came from peers."""
+        self.initialise()
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                parameter.copy_(_tensor(parts[name], parameter))
+        shared = _shared(self.method.state_dict())
+        if shared:
+            self.method.load_state_dict({n: _tensor(parts[n], t) for n, t in shared.items()})
+
+    # Showing it.
+
+    def parts(self) -> dict[str, torch.Tensor]:
+        """Everything that must be equal on all clients, by name."""
+        parameters = {name: p.detach() for name, p in self.model.named_parameters()}
+        return {**parameters, **_shared(self.method.state_dict())}
+
+    def part_sizes(self) -> dict[str, int]:
+        return {name: part.numel() * part.element_size() for name, part in self.parts().items()}
+
+    def leaves(self) -> dict[str, bytes]:
+        return {name: statehash.leaf(name, part) for name, part in self.parts().items()}
+
+    def hash(self) -> bytes:
+        return statehash.root(self.leaves())
+
+    def shared_parts(self) -> list[tuple[str, bytes, bytes]]:
+        """(name, leaf, bytes) of a copy that peers may fetch while we go on."""
+        parts = self.parts().items()
+        return [(name, statehash.leaf(name, part), _bytes(part)) for name, part in parts]
+
+    def fits(self, name: str, data: bytes, leaves: Mapping[str, bytes]) -> bool:
+        """Whether `data` is the part that `leaves` promise under `name`."""
+        part = self.parts().get(name)
+        if part is None or len(data) != part.numel() * part.element_size():
+            return False
+        return statehash.leaf(name, _tensor(data, part)) == leaves.get(name)
+
+    # Learning.
+
+    def train(self, step: int, share: Share, stopped: Callable[[], bool]) -> Worked:
+        """Train a share; what peers need of it comes back. The model stays as it was."""
+        ids = [i for span in share for i in range(span.start, span.stop)]
+        parts = [p for p in np.array_split(ids, min(self.method.local_steps, len(ids))) if len(p)]
+
+        def closure(i: int) -> float:
+            if stopped():
+                raise Cancelled
+            tokens = self.data.samples(parts[i % len(parts)].tolist())
+            settings = self.run.model
+            return loss_and_gradients(self.model, tokens, settings.micro_batch, settings.precision)
+
+        began = time.perf_counter()
+        done = self.method.contribute(closure, step, self.run.model.lr.lr(step))
+        seconds = time.perf_counter() - began
+        tokens = total(share) * self.run.model.max_seq_len
+        return Worked(done.payload, done.loss, round(tokens / max(seconds, 1e-3)))
+
+    def learn(self, payloads: Sequence[bytes], step: int) -> bytes:
+        """Take in what everyone sent for `step`, in this order; the hash of the new model."""
+        self.method.apply(payloads, step, self.run.model.lr.lr(step))
+        return self.hash()
+
+    def check(self, payload: bytes) -> Refusal | None:
+        return self.method.check(payload)
+
+    def payload_limit(self) -> int:
+        """No honest result is larger: the whole model in fp32, and some room."""
+        return 4 * sum(p.numel() for p in self.model.parameters()) + (1 << 20)
+
+    def evaluate(self, sequences: int, stopped: Callable[[], bool]) -> Score | None:
+        """Held-out loss over the first sequences; None without held-out data, or when stopped."""
+        if self.held_out is None:
+            return None
+        scoring = Evaluation(self.model, self.held_out, sequences, self.run.model.precision)
+        for _ in scoring.slices():
+            if stopped():
+                return None
+        return scoring.score
+
+    # Keeping it.
+
+    def save(self, store: checkpoint.Store, step: int, stopped: Callable[[], bool]) -> str:
+        """Store the model, whole; the checkpoint's name."""
+        return checkpoint.save(
+            store,
+            step,
+            self.model,
+            tokenizer=self.tokenizer,
+            state=_shared(self.method.state_dict()),
+            stopped=stopped,
+        )
+
+
+def _shared(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor for name, tensor in state.items() if name.startswith(SHARED)}
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def _tensor(data: bytes, like: torch.Tensor) -> torch.Tensor:
+    flat = torch.frombuffer(bytearray(data), dtype=like.dtype)
+    return flat.reshape(like.shape)

@@ -1,0 +1,355 @@
+"""A client of a run: what to do next, given what it has seen. Pure; the shell carries it out.
+
+The rules of this file:
+
+- The client follows the states it is shown. In Warmup it loads the model and says so. In a round
+  it first learns what the witnesses of the round before decided, then trains its share, tells its
+  peers, and, when elected, attests what it received. In Cooldown, when elected, it stores the
+  model.
+- Results of round h are learnt before round h + delay + 1 trains, by everyone in the same order. A
+  result that the witnesses saw and that is not here is asked for; nothing goes on without it.
+- What others say is taken only if it fits the round: a member who has that work, once.
+- A client that missed more than the state still tells, or whose model is not the one a quorum
+  agreed on, leaves the epoch and comes back for the next one with a fresh copy. It never goes on
+  with a wrong model, and never exits.
+- `apply(event, now)` gives the actions in the order in which they must be begun.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.client_events import (
+    Abandon,
+    Action,
+    Arrived,
+    Ask,
+    Event,
+    Fetch,
+    Learn,
+    Learnt,
+    Load,
+    Loaded,
+    NotLoaded,
+    Offered,
+    Saw,
+    Stop,
+    Submit,
+    Tell,
+    Train,
+    Trained,
+    Upload,
+    Uploaded,
+    WasRefused,
+)
+from folkmoot.core.coordinator.committee import is_checkpointer
+from folkmoot.core.coordinator.ledger import Ledger, Result, Verdict, attest
+from folkmoot.core.coordinator.receive import IN_EPOCH, IN_ROUND
+from folkmoot.core.coordinator.state import Coordinator, RunState
+
+# A sign of life this many times in the time after which silence counts as gone.
+SIGNS_PER_TIMEOUT = 4
+# How long to wait for an answer before asking the peers again, in milliseconds.
+ASK_AGAIN = 2000
+# Results of a round that we have not seen begin are kept for it, up to this many.
+EARLY_RESULTS = 4096
+
+
+class Doing(StrEnum):
+    """How far the client is with the model of the present epoch."""
+
+    Nothing = "Nothing"
+    Loading = "Loading"
+    Learning = "Learning"
+    Prepared = "Prepared"  # the model is as the present round wants it
+    Lost = "Lost"  # cannot follow this epoch any more
+
+
+class Client:
+    """One client's view of the run, and what it has done about it."""
+
+    def __init__(self, identity: bytes, run_id: str, address: bytes = b"") -> None:
+        self.id = identity
+        self.run_id = run_id
+        self.address = address
+        self.state: Coordinator | None = None
+        self.model_hash = b""  # of the model in memory
+        self.speed = 0
+        self.metadata = m.WitnessMetadata()
+        self._waiting = False  # whether the run knows that we want to be in the next epoch
+        self._next_sign = 0
+        self._begin(-1)
+
+    def _begin(self, epoch: int) -> None:
+        """Forget the last epoch."""
+        self.epoch = epoch
+        self.doing = Doing.Nothing
+        self.prepared = -1  # the round for which the model is prepared, or being prepared
+        self._left = False
+        self.training: int | None = None  # the round whose share is being trained
+        self.ledgers: dict[int, Ledger] = {}
+        self._early: list[Result] = []
+        self._ask_after = 0
+        self._begun: set[tuple[str, int]] = set()  # what was begun once and must not be again
+
+    def apply(self, event: Event, now: int) -> list[Action]:
+        """Take one event; give what to do."""
+        actions = list(self._note(event, now))
+        if self.state is not None:
+            actions += self._follow(self.state, now)
+        return actions
+
+    def next_alarm(self, now: int) -> int:
+        """When to raise an `Alarm` if nothing happens before."""
+        waits = [self._next_sign, *([self._ask_after] if self._ask_after > now else [])]
+        return max(min(waits), now)
+
+    # What an event changes.
+
+    def _note(self, event: Event, now: int) -> Iterator[Action]:
+        match event:
+            case Saw(state):
+                yield from self._saw(state)
+            case Loaded(epoch, model_hash) if epoch == self.epoch:
+                self.model_hash = model_hash
+                self.doing = Doing.Prepared
+            case NotLoaded(epoch) if epoch == self.epoch:
+                self.doing = Doing.Lost
+            case Trained(result, speed, metadata):
+                self.speed, self.metadata = speed, metadata
+                if (result.epoch, result.height) == (self.epoch, self.training):
+                    self.training = None
+                if self._arrived(result):
+                    yield Tell(result)
+            case Offered(result):
+                yield from self._offered(result)
+            case Arrived(result):
+                self._arrived(result)
+            case Learnt(epoch, height, model_hash) if (epoch, height) == (
+                self.epoch,
+                self.prepared,
+            ):
+                self.model_hash = model_hash
+                self.doing = Doing.Prepared
+            case Uploaded(epoch, location) if epoch == self.epoch:
+                done = m.OpportunisticCooldown(self.id, epoch, location, self.model_hash)
+                yield Submit(done)
+            case WasRefused(_, m.Reason.NotAMember):
+                self._waiting = False
+
+    def _saw(self, state: Coordinator) -> Iterator[Action]:
+        before, self.state = self.state, state
+        left_cooldown = (
+            before is not None
+            and before.run_state is RunState.Cooldown
+            and state.run_state is not RunState.Cooldown
+        )
+        new_epoch = state.run_state in IN_EPOCH and state.epoch_number != self.epoch
+        if (new_epoch or left_cooldown or not self._member(state)) and self.epoch >= 0:
+            yield Stop(self.epoch)
+            self._begin(-1)
+        if new_epoch and self._member(state):
+            self._begin(state.epoch_number)
+        # Members of an epoch wait for the next one by themselves; others must join.
+        if before is not None and (self._member(before) or self._member(state)):
+            self._waiting = state.run_state not in IN_EPOCH
+
+    def _offered(self, result: Result) -> Iterator[Action]:
+        ledger = self._ledger(result)
+        newest = max(self.ledgers, default=-1)
+        if ledger is not None:
+            if ledger.offer(result):
+                yield Fetch(result)
+        elif result.epoch == self.epoch and result.height > newest:
+            self._early = [*self._early[-EARLY_RESULTS:], result]
+
+    def _ledger(self, result: Result) -> Ledger | None:
+        if result.epoch != self.epoch:
+            return None
+        return self.ledgers.get(result.height)
+
+    def _arrived(self, result: Result) -> bool:
+        ledger = self._ledger(result)
+        if ledger is None or result.sender not in ledger.shares:
+            return False
+        ledger.arrived(result)
+        return True
+
+    # What there is to do.
+
+    def _follow(self, state: Coordinator, now: int) -> Iterator[Action]:
+        if self.epoch < 0:
+            yield from self._wait(state)
+        yield from self._sign(state, now)
+        if self.epoch >= 0 and not self._left:
+            yield from self._epoch(state, now)
+
+    def _wait(self, state: Coordinator) -> Iterator[Action]:
+        """Outside of an epoch: be known to the run."""
+        over = state.run_state is RunState.Finished
+        if not over and not self._waiting and not self._member(state):
+            self._waiting = True
+            yield Submit(m.Join(self.id, self.run_id, self.model_hash, self.address))
+
+    def _sign(self, state: Coordinator, now: int) -> Iterator[Action]:
+        judged = state.epoch.judged
+        accused: tuple[bytes, ...] = ()
+        if judged and self.epoch >= 0 and state.run_state in IN_ROUND:
+            clients = [state.epoch.clients[place] for place in judged.unhealthy]
+            accused = tuple(c.id for c in clients if not c.left and c.id != self.id)
+        news = bool(accused) and self._once("accuse", judged.height if judged else 0)
+        if now >= self._next_sign or news:
+            every = round(state.run.config.health_check_timeout * 1000 / SIGNS_PER_TIMEOUT)
+            self._next_sign = now + every
+            yield Submit(m.HealthCheck(self.id, accused, self.speed))
+
+    def _epoch(self, state: Coordinator, now: int) -> Iterator[Action]:
+        match state.run_state:
+            case RunState.Warmup:
+                yield from self._warmup(state)
+            case RunState.RoundTrain | RunState.RoundWitness:
+                yield from self._round(state, now)
+            case RunState.Cooldown:
+                yield from self._cooldown(state)
+
+    def _warmup(self, state: Coordinator) -> Iterator[Action]:
+        yield from self._load(state)
+        if self.doing is Doing.Lost:
+            yield from self._leave()
+        if self.doing is Doing.Prepared and self._once("ready", 0):
+            yield Submit(m.Ready(self.id, self.epoch))
+
+    def _load(self, state: Coordinator) -> Iterator[Action]:
+        rounds = state.epoch.rounds
+        if self.doing is Doing.Nothing and rounds and rounds[0].height > 0:
+            self.doing = Doing.Lost  # a fresh start, too late: what this epoch learnt is not told
+        elif self.doing is Doing.Nothing:
+            self.doing = Doing.Loading
+            newest = state.model_hash
+            holders = tuple(c.id for c in state.epoch.clients if newest and c.model_hash == newest)
+            yield Load(self.epoch, state.checkpoint, newest, holders)
+
+    def _round(self, state: Coordinator, now: int) -> Iterator[Action]:
+        yield from self._load(state)
+        yield from self._keep_ledgers(state)
+        current = state.round
+        if self.training is not None and current.height > self.training + state.run.config.delay:
+            yield Abandon(self.epoch, self.training)
+            self.training = None
+        yield from self._learn(state, now)
+        if self.doing is Doing.Lost:
+            yield from self._leave()
+        elif self.doing is Doing.Prepared and self.prepared == current.height:
+            yield from self._train(state)
+            yield from self._attest(state)
+
+    def _leave(self) -> Iterator[Action]:
+        self._left = True
+        yield Stop(self.epoch)
+        yield Submit(m.Withdraw(self.id))
+
+    def _keep_ledgers(self, state: Coordinator) -> Iterator[Action]:
+        """One ledger for every round that the state still tells of."""
+        stored = {round_.height: round_ for round_ in state.epoch.rounds}
+        self.ledgers = {
+            height: self.ledgers.get(height) or Ledger(state, round_)
+            for height, round_ in stored.items()
+        }
+        early, self._early = self._early, []
+        for result in early:
+            yield from self._offered(result)
+
+    def _learn(self, state: Coordinator, now: int) -> Iterator[Action]:
+        """Bring the model to where the present round begins, one round at a time."""
+        while self.doing is Doing.Prepared and self.training is None:
+            if self.prepared == state.epoch.agreed_height and self.model_hash != state.model_hash:
+                self.doing = Doing.Lost
+            if self.doing is Doing.Lost or self.prepared == state.round.height:
+                return
+            height = self.prepared + 1
+            work = height - 1 - state.run.config.delay
+            if work >= 0 and (work not in self.ledgers or state.round_at(height - 1) is None):
+                self.doing = Doing.Lost  # the state no longer tells what we missed
+                return
+            verdict = self._verdict(state, height - 1, work)
+            if verdict.missing:
+                if now >= self._ask_after:
+                    self._ask_after = now + ASK_AGAIN
+                    yield Ask(self.epoch, work, verdict.missing)
+                return
+            self.prepared = height
+            if verdict.learn:
+                self.doing = Doing.Learning
+                yield Learn(self.epoch, height, self.ledgers[work].step, verdict.learn)
+
+    def _verdict(self, state: Coordinator, by: int, work: int) -> Verdict:
+        round_ = state.round_at(by)
+        if work < 0 or round_ is None:
+            return Verdict((), ())
+        return self.ledgers[work].verdict(state, round_)
+
+    def _train(self, state: Coordinator) -> Iterator[Action]:
+        current = state.round
+        share = self.ledgers[current.height].shares.get(self.id)
+        in_time = state.run_state is RunState.RoundTrain or state.run.config.delay > 0
+        if share and in_time and self.training is None and self._once("train", current.height):
+            self.training = current.height
+            yield Train(self.epoch, current.height, current.step, share)
+
+    def _attest(self, state: Coordinator) -> Iterator[Action]:
+        """As a witness: attest once everything is here, or when training time is over."""
+        current = state.round
+        place = state.find(self.id)
+        index = None if place is None else state.index(current, place)
+        if index is None or ("witness", current.height) in self._begun:
+            return
+        ledger = self.ledgers.get(current.height - state.run.config.delay)
+        own = self.ledgers[current.height]
+        trained = self.id not in own.shares or self.id in own.first
+        ready = trained and (ledger is None or ledger.complete)
+        if not ready and state.run_state is RunState.RoundTrain:
+            return
+        proof = state.committee(current).get_witness(index)
+        if not proof.witness or not self._once("witness", current.height):
+            return
+        shape = state.bloom_shape(current, index)
+        participants, broadcasts, root = attest(ledger.first if ledger else {}, shape)
+        yield Submit(
+            m.OpportunisticWitness(
+                self.id,
+                self.epoch,
+                current.height,
+                proof,
+                participants,
+                broadcasts,
+                root,
+                self.model_hash,
+                self.metadata,
+            )
+        )
+
+    def _cooldown(self, state: Coordinator) -> Iterator[Action]:
+        election, place = state.epoch.cooldown, state.find(self.id)
+        if election is None or place is None or self.model_hash != state.model_hash:
+            return
+        index = state.index(election, place)
+        if (
+            index is not None
+            and state.run.model.checkpoint
+            and self._once("upload", 0)
+            and is_checkpointer(index, state.roster_size(election), election.seed)
+        ):
+            yield Upload(self.epoch, state.progress.step, self.model_hash)
+
+    def _member(self, state: Coordinator) -> bool:
+        if state.run_state not in IN_EPOCH:
+            return False
+        place = state.find(self.id)
+        return place is not None and not state.epoch.clients[place].left
+
+    def _once(self, what: str, height: int) -> bool:
+        """True the first time in an epoch."""
+        key = (what, height)
+        first = key not in self._begun
+        self._begun.add(key)
+        return first

@@ -1,0 +1,117 @@
+"""What a client knows about the results of one round: who has work, what was offered, what came.
+
+Two questions are answered here, equally on every client that knows the same results: what a
+witness attests, and which results are learnt once the witnesses have spoken.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from folkmoot.core import bloom
+from folkmoot.core.coordinator.assignment import Share
+from folkmoot.core.coordinator.commitment import select_consensus_commitment_by_witnesses
+from folkmoot.core.coordinator.health import participant_item, trainer_healthy_score_by_witnesses
+from folkmoot.core.coordinator.state import Coordinator, Round
+from folkmoot.core.merkle import merkle_root
+
+# An honest trainer commits once a round. More are kept only to see which one the witnesses saw.
+COMMITMENTS_KEPT = 4
+
+
+class Result(msgspec.Struct, frozen=True, array_like=True):
+    """A trainer tells its peers what it trained: the commitment, and the bytes' content address."""
+
+    epoch: int
+    height: int
+    sender: bytes
+    commitment: bytes
+    blob: bytes
+    size: int
+
+
+class Verdict(NamedTuple):
+    """What a round taught: the results to learn in order, or whose are still to be found."""
+
+    learn: tuple[Result, ...]
+    missing: tuple[bytes, ...]
+
+
+def attest(first: Mapping[bytes, bytes], shape: bloom.Shape) -> tuple[bytes, bytes, bytes]:
+    """A witness's filters of senders and of their commitments, and the root of the latter."""
+    commitments = sorted(first.values())
+    participants = bloom.fill([participant_item(sender) for sender in first], shape)
+    return participants, bloom.fill(commitments, shape), merkle_root(commitments)
+
+
+class Ledger:
+    """The results of one round, as one client sees them."""
+
+    def __init__(self, state: Coordinator, work: Round) -> None:
+        self.height = work.height
+        self.step = work.step
+        clients = state.epoch.clients
+        #: Who has work, in the order of places: the order in which results are learnt.
+        self.shares: dict[bytes, Share] = {
+            clients[state.place(work, index)].id: share
+            for index, share in sorted(state.assignment(work).shares())
+        }
+        self.offers: dict[bytes, dict[bytes, Result]] = {}
+        #: The first commitment of each sender whose bytes arrived whole and sound.
+        self.first: dict[bytes, bytes] = {}
+        self.sound: set[bytes] = set()
+
+    def offer(self, result: Result) -> bool:
+        """Note a result; False when it is not one that this round awaits."""
+        offers = self.offers.setdefault(result.sender, {})
+        if result.sender not in self.shares or result.commitment in offers:
+            return False
+        if len(offers) >= COMMITMENTS_KEPT:
+            return False
+        offers[result.commitment] = result
+        return True
+
+    def arrived(self, result: Result) -> None:
+        """The bytes of a result are here, and are what was committed to."""
+        self.offer(result)
+        self.sound.add(result.commitment)
+        self.first.setdefault(result.sender, result.commitment)
+
+    @property
+    def complete(self) -> bool:
+        """Whether a result of every share has arrived."""
+        return len(self.first) == len(self.shares)
+
+    def verdict(self, state: Coordinator, by: Round) -> Verdict:
+        """What the witnesses of `by` decided about this round."""
+        quorum = state.quorum(by)
+        if not self.shares or len(by.witnesses) < quorum:
+            return Verdict((), ())
+        senders = list(self.shares)
+        scores = trainer_healthy_score_by_witnesses(senders, state, by)
+        filters = [(w.broadcast_bloom, state.bloom_shape(by, w.proof.index)) for w in by.witnesses]
+        learn, missing = [], []
+        for sender, score in zip(senders, scores.tolist(), strict=True):
+            if score < quorum:
+                continue
+            offers = self.offers.get(sender, {})
+            chosen = select_consensus_commitment_by_witnesses(offers, filters, quorum)
+            if chosen is not None and chosen in self.sound:
+                learn.append(offers[chosen])
+            elif chosen is not None or _votes(offers, filters) < score:
+                # Either its bytes are missing, or witnesses saw a commitment we have not heard of.
+                missing.append(sender)
+        return Verdict(tuple(learn), tuple(missing))
+
+
+def _votes(commitments: Iterable[bytes], filters: list[tuple[bytes, bloom.Shape]]) -> int:
+    """How many votes the commitments we know of have together.
+
+    When that is as many as there are witnesses who saw the sender, there is no other commitment:
+    it told different witnesses different things, and nobody learns from it.
+    """
+    known = list(commitments)
+    if not known:
+        return 0
+    return int(sum(int(bloom.holds(bits, known, shape).sum()) for bits, shape in filters))

@@ -1,0 +1,99 @@
+"""How the members of a run combine what they learn: one struct per exchange method.
+
+Pure data, decoded strictly from a run's configuration (`type = "distro"` chooses the struct). The
+learning rate is not here: it follows the run's schedule and is an argument of every call. The code
+that carries a recipe out is in `folkmoot.learning`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+Decay = Annotated[float, Meta(ge=0.0, lt=1.0)]
+"""A coefficient of an exponential average: 0 forgets at once, values near 1 remember long."""
+NonNegative = Annotated[float, Meta(ge=0.0)]
+Positive = Annotated[float, Meta(gt=0.0)]
+Delay = Annotated[int, Meta(ge=0, le=8)]
+"""Rounds by which results trail: 0 applies round h before h + 1 trains, 1 applies it after h + 1
+trained (so that a round's exchange overlaps the next round's training), and so on."""
+
+
+class Distro(msgspec.Struct, frozen=True, kw_only=True, tag="distro", forbid_unknown_fields=True):
+    """Momentum, DCT on chunks, top-k with error feedback, amplitudes of a few bits."""
+
+    k: Annotated[int, Meta(ge=1, le=65536)] = 8
+    """Coefficients sent per chunk (all of them, where a chunk has fewer)."""
+    chunk: Annotated[int, Meta(ge=1, le=256)] = 64
+    """Largest side of a chunk; the side used is the largest divisor of the dimension up to this."""
+    bits: Literal[1, 16] = 1
+    """Bits per amplitude: 1 sends the sign, 16 a bfloat16."""
+    momentum: Decay = 0.95
+    treatment: Literal["sign", "adam", "norm"] = "sign"
+    """What is done with the decoded aggregate before it is stepped along (see learning/distro)."""
+    beta2: Decay = 0.95
+    """Decay of the second moment (treatment `adam`)."""
+    eps: Positive = 1e-8
+    delay: Delay = 1
+    lookahead: NonNegative = 1.0
+    """How far to look ahead per round in flight, in learning rates, when delay > 0; 0 is off."""
+    clip: NonNegative = 1.0
+    """Largest global norm of the gradient; 0 turns clipping off."""
+    weight_decay: NonNegative = 0.0
+    """Decoupled: each applied round shrinks the weights by lr · weight_decay."""
+
+
+class Dense(msgspec.Struct, frozen=True, kw_only=True, tag="dense", forbid_unknown_fields=True):
+    """Everyone sends its whole gradient; the mean goes through one shared AdamW (or SGD)."""
+
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    bits: Literal[16, 32] = 32
+    beta1: Decay = 0.9
+    """AdamW's first moment; the momentum of SGD."""
+    beta2: Decay = 0.95
+    eps: Positive = 1e-8
+    clip: NonNegative = 1.0
+    weight_decay: NonNegative = 0.0
+
+
+class DiLoCo(msgspec.Struct, frozen=True, kw_only=True, tag="diloco", forbid_unknown_fields=True):
+    """Some AdamW steps at home, then one Nesterov step along the mean of how far everyone went."""
+
+    local_steps: Annotated[int, Meta(ge=1, le=100_000)] = 30
+    beta1: Decay = 0.9
+    beta2: Decay = 0.95
+    eps: Positive = 1e-8
+    clip: NonNegative = 1.0
+    weight_decay: NonNegative = 0.1
+    outer_lr: Positive = 0.7
+    outer_momentum: Decay = 0.9
+    bits: Literal[16, 32] = 32
+
+
+class SparseLoCo(
+    msgspec.Struct, frozen=True, kw_only=True, tag="sparseloco", forbid_unknown_fields=True
+):
+    """DiLoCo whose pseudo-gradient travels as error-fed top-k with 2-bit values."""
+
+    local_steps: Annotated[int, Meta(ge=1, le=100_000)] = 30
+    beta1: Decay = 0.9
+    beta2: Decay = 0.95
+    eps: Positive = 1e-8
+    clip: NonNegative = 1.0
+    weight_decay: NonNegative = 0.1
+    outer_lr: Positive = 1.0
+    error_decay: Decay = 0.95
+    k: Annotated[int, Meta(ge=1, le=65536)] = 64
+    """Values sent per chunk of 4,096."""
+
+
+Recipe = Distro | Dense | DiLoCo | SparseLoCo
+
+R = TypeVar("R", Distro, Dense, DiLoCo, SparseLoCo)
+
+
+def validated(recipe: R) -> R:
+    """The same recipe; a value out of range raises msgspec.ValidationError, naming the field."""
+    return msgspec.convert(msgspec.to_builtins(recipe), type(recipe))

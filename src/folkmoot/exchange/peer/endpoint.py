@@ -1,0 +1,78 @@
+"""Bind an iroh endpoint as the configuration says, and say where it can be reached."""
+
+import asyncio
+
+from iroh import (
+    Endpoint,
+    EndpointAddr,
+    EndpointBuilder,
+    EndpointId,
+    IrohError,
+    RelayMode,
+)
+
+from folkmoot.exchange.peer.address import Address, decode_address
+from folkmoot.exchange.peer.config import PeerConfig
+from folkmoot.exchange.peer.trouble import in_words
+from folkmoot.exchange.peer.wire import ALPN
+
+
+async def bind(secret: bytes, config: PeerConfig) -> Endpoint:
+    """An endpoint whose id is the public key of `secret`."""
+    builder = EndpointBuilder()  # type: ignore[no-untyped-call]
+    if config.discovery:
+        builder.apply_n0()
+    else:
+        builder.apply_minimal()
+    builder.relay_mode(_relay_mode(config.relays))
+    try:
+        builder.bind_addr(config.bind)
+        if config.bind.startswith("127."):
+            # Unless told, it would also listen on every IPv6 address of the machine.
+            builder.bind_addr("[::1]:0")
+        builder.alpns([ALPN])
+        builder.secret_key(secret)
+        endpoint = await builder.bind()
+    except IrohError as error:
+        raise OSError(
+            f"The peer could not listen on {config.bind}: {in_words(error)}. Is the port taken, or "
+            "the address not one of this machine?"
+        ) from error
+    for external in config.advertise:
+        await endpoint.add_external_addr(external)
+    return endpoint
+
+
+def _relay_mode(relays: tuple[str, ...]) -> RelayMode:
+    if not relays:
+        return RelayMode.disabled()
+    if relays == ("default",):
+        return RelayMode.default_mode()
+    try:
+        return RelayMode.custom_from_urls(list(relays))
+    except IrohError as error:
+        raise ValueError(f"`relays` must be urls, or only 'default': {in_words(error)}") from error
+
+
+async def reachable_at(endpoint: Endpoint, config: PeerConfig) -> Address:
+    """Direct addresses and, when relays are on, the home relay (waited for a little)."""
+    if config.relays:
+        try:
+            async with asyncio.timeout(config.dial_time):
+                await endpoint.online()
+        except TimeoutError:
+            pass  # no relay answers: direct addresses may do
+    if config.bind.startswith("127."):
+        direct = [at for at in endpoint.bound_sockets() if at.startswith("127.")]
+    else:
+        direct = endpoint.addr().direct_addresses()
+    return Address(tuple(direct), endpoint.addr().relay_url())
+
+
+def to_dial(peer: bytes, address: bytes) -> EndpointAddr:
+    """What to dial; ValueError when `address` is none."""
+    known = decode_address(address)
+    try:
+        return EndpointAddr(EndpointId.from_bytes(peer), known.relay, list(known.direct))
+    except IrohError as error:
+        raise ValueError(f"A peer's address cannot be dialled: {in_words(error)}") from error

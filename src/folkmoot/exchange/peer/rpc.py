@@ -1,0 +1,68 @@
+"""Questions between members: typed, bounded, and answered in time or not at all.
+
+A `Method` is a name with the types of its question and its answer. Whoever answers may raise
+`Refusal` with a sentence for the asker; any other error is told as "it failed" and stays in the
+answerer's log.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class Refusal(Exception):
+    """The other side understood and does not do it; its message is the reason."""
+
+
+class NoAnswer(Exception):
+    """The other side is not there, too slow, or answered what cannot be read."""
+
+
+class Method(Generic[Q, A]):
+    """A question and its answer."""
+
+    def __init__(self, name: str, question: type[Q], answer: type[A]) -> None:
+        self.name = name
+        self.question = msgspec.msgpack.Decoder(question)
+        self._answer = msgspec.msgpack.Decoder(answer)
+
+    def encode(self, question: Q) -> bytes:
+        return msgspec.msgpack.encode(question)
+
+    def read_answer(self, payload: bytes) -> A:
+        try:
+            return self._answer.decode(payload)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise NoAnswer(f"the answer cannot be read: {str(error)[:200]}") from error
+
+
+Handler = Callable[[bytes, Any], Awaitable[Any]]
+"""Takes the asker's key and its question."""
+
+
+class Answers:
+    """The methods this peer answers."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Method[Any, Any], Handler]] = {}
+
+    def add(self, method: Method[Q, A], handler: Callable[[bytes, Q], Awaitable[A]]) -> None:
+        self._known[method.name] = (method, handler)
+
+    def remove(self, method: Method[Q, A]) -> None:
+        self._known.pop(method.name, None)
+
+    async def answer(self, asker: bytes, name: str, payload: bytes) -> bytes:
+        """The encoded answer; raises Refusal."""
+        if name not in self._known:
+            raise Refusal("no such method")
+        method, handler = self._known[name]
+        try:
+            question = method.question.decode(payload)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise Refusal(f"the question cannot be read: {str(error)[:200]}") from error
+        return msgspec.msgpack.encode(await handler(asker, question))

@@ -1,0 +1,113 @@
+"""The 64-point transform as straight-line vector code: Lee's recursion, unrolled while compiling.
+
+`dct64` and `idct64` transform eight neighbouring columns at once, one in each lane of a vector. The
+recursion below runs when numba compiles; what it leaves behind is some 700 additions and
+multiplications without a loop, those of dct.py in its order, never fused, hence with its bits.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.extending import intrinsic
+
+from folkmoot.learning.distro.dct import halves, scales
+
+N = 64
+LANES = 8
+_VECTOR = ir.VectorType(ir.FloatType(), LANES)
+
+
+def _constant(x: Any) -> Any:
+    return ir.Constant(_VECTOR, [float(x)] * LANES)
+
+
+def _forward(b: Any, xs: list[Any]) -> list[Any]:
+    n = len(xs)
+    if n == 1:
+        return xs
+    pairs = [(xs[i], xs[n - 1 - i]) for i in range(n // 2)]
+    even = _forward(b, [b.fadd(x, y) for x, y in pairs])
+    factors = halves(n)
+    odd = [b.fmul(b.fsub(x, y), _constant(f)) for (x, y), f in zip(pairs, factors, strict=True)]
+    odd = _forward(b, odd)
+    odd = [b.fadd(x, y) for x, y in pairwise(odd)] + odd[-1:]
+    return [x for pair in zip(even, odd, strict=True) for x in pair]
+
+
+def _inverse(b: Any, xs: list[Any]) -> list[Any]:
+    n = len(xs)
+    if n == 1:
+        return xs
+    odd = xs[1::2]
+    odd = odd[:1] + [b.fadd(y, x) for x, y in pairwise(odd)]
+    top = _inverse(b, xs[0::2])
+    factors = halves(n)
+    mirrored = [b.fmul(x, _constant(f)) for x, f in zip(_inverse(b, odd), factors, strict=True)]
+    first = [b.fadd(x, y) for x, y in zip(top, mirrored, strict=True)]
+    last = [b.fsub(x, y) for x, y in zip(top, mirrored, strict=True)]
+    return first + last[::-1]
+
+
+def _transposed(b: Any, rows: list[Any]) -> list[Any]:
+    """Eight vectors as the columns they make: three perfect shuffles."""
+    low = [i // 2 + (i % 2) * LANES for i in range(LANES)]
+    high = [x + LANES // 2 for x in low]
+    masks = [ir.Constant(ir.VectorType(ir.IntType(32), LANES), m) for m in (low, high)]
+    for _ in range(3):
+        half = LANES // 2
+        zipped = ((rows[i], rows[i + half], m) for i in range(half) for m in masks)
+        rows = [b.shuffle_vector(x, y, m) for x, y, m in zipped]
+    return rows
+
+
+def _emit(context: Any, b: Any, sig: Any, args: Any, inverse: bool, transpose: bool) -> Any:
+    source, at, stride, target, to = args
+    source = context.make_array(sig.args[0])(context, b, source).data
+    target = context.make_array(sig.args[3])(context, b, target).data
+
+    def address(base: Any, index: Any) -> Any:
+        return b.bitcast(b.gep(base, [index]), _VECTOR.as_pointer())
+
+    def plus(index: Any, rows: int, width: Any) -> Any:
+        return b.add(index, b.mul(width, ir.Constant(width.type, rows)))
+
+    width = ir.Constant(at.type, N)
+    xs = [b.load(address(source, plus(at, i, stride)), align=4) for i in range(N)]
+    factors = [_constant(f) for f in scales(N)]
+    if inverse:
+        xs = _inverse(b, [b.fmul(x, f) for x, f in zip(xs, factors, strict=True)])
+    else:
+        xs = [b.fmul(x, f) for x, f in zip(_forward(b, xs), factors, strict=True)]
+    if not transpose:
+        for i, x in enumerate(xs):
+            b.store(x, address(target, plus(to, i, width)), align=4)
+        return context.get_dummy_value()
+    for first in range(0, N, LANES):
+        for lane, x in enumerate(_transposed(b, xs[first : first + LANES])):
+            where = b.add(plus(to, lane, width), ir.Constant(to.type, first))
+            b.store(x, address(target, where), align=4)
+    return context.get_dummy_value()
+
+
+def _transform(inverse: bool, transpose: bool) -> Any:
+    """f(source, at, stride, target, to): rows of 64 columns, eight columns from `at` on. Written
+    plain, the target is addressed from the same column (`to`); transposed, from row `to` / 64."""
+
+    @intrinsic
+    def transform(typing: Any, source: Any, at: Any, stride: Any, target: Any, to: Any) -> Any:
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return _emit(context, builder, sig, args, inverse, transpose)
+
+        return types.void(source, types.intp, types.intp, target, types.intp), codegen
+
+    return transform
+
+
+dct64 = _transform(inverse=False, transpose=False)
+dct64_transposed = _transform(inverse=False, transpose=True)
+idct64 = _transform(inverse=True, transpose=False)
+idct64_transposed = _transform(inverse=True, transpose=True)

@@ -1,0 +1,90 @@
+"""The k largest magnitudes of a chunk, compiled.
+
+Magnitudes are compared as integers: the bits of a finite float without its sign are ordered like
+its magnitude. The k-th largest of the blocks' maxima is a bar that at least k values reach, and few
+others do, so only blocks whose maximum reaches it are looked at again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from folkmoot.learning.distro.compiled import compiled
+
+_MAGNITUDE = np.int32(0x7FFFFFFF)
+
+
+@compiled
+def _block_length(n: int, k: int) -> int:
+    length = 64
+    while length > 8 and n < 2 * k * length:
+        length //= 2
+    return length
+
+
+@compiled
+def _kth_largest(values: Any, count: int, k: int) -> Any:
+    """Found bit by bit from the top: the largest bar that k values reach."""
+    bar = np.int32(0)
+    for bit in range(30, -1, -1):
+        trial = bar | np.int32(1 << bit)
+        reached = np.int32(0)
+        for i in range(count):
+            reached += np.int32(values[i] >= trial)
+        if reached >= k:
+            bar = trial
+    return bar
+
+
+@compiled
+def _maxima(bits: Any, length: int, out: Any) -> int:
+    blocks = 0
+    for first in range(0, bits.size, length):
+        top = np.int32(0)
+        for i in range(first, min(first + length, bits.size)):
+            top = max(top, bits[i] & _MAGNITUDE)
+        out[blocks] = top
+        blocks += 1
+    return blocks
+
+
+@compiled
+def largest(bits: Any, k: int, room: Any, chosen: Any) -> None:
+    """Fill `chosen` with the indices of the k largest magnitudes, ascending; of equals, the first.
+
+    `bits` is the chunk's float32 values seen as int32, `room` has three rows of its length."""
+    if k == bits.size:
+        for i in range(k):
+            chosen[i] = i
+        return
+    length = _block_length(bits.size, k)
+    maxima, values, places = room[0], room[1], room[2]
+    blocks = _maxima(bits, length, maxima)
+    bar = _kth_largest(maxima, blocks, k) if blocks >= k else np.int32(0)
+    found = 0
+    for block in range(blocks):
+        if maxima[block] >= bar:
+            first = block * length
+            for i in range(first, min(first + length, bits.size)):
+                magnitude = bits[i] & _MAGNITUDE
+                if magnitude >= bar:
+                    values[found], places[found] = magnitude, i
+                    found += 1
+    _take(values, places, found, k, chosen)
+
+
+@compiled
+def _take(values: Any, places: Any, found: int, k: int, chosen: Any) -> None:
+    """The k largest of the candidates; those equal to the smallest of them from the left."""
+    least = _kth_largest(values, found, k)
+    above = 0
+    for i in range(found):
+        above += values[i] > least
+    equals, taken = k - above, 0
+    for i in range(found):
+        if values[i] > least or (values[i] == least and equals > 0):
+            equals -= values[i] == least
+            chosen[taken] = places[i]
+            taken += 1

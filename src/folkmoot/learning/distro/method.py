@@ -1,0 +1,169 @@
+"""DisTrO as an exchange method: the momentum lives in DCT space, one flat buffer per client.
+
+contribute   look ahead (delay > 0); gradients; undo; m ← β m + DCT(g); send and take out the k
+             largest coefficients of every chunk. What is not sent stays in m: error feedback.
+apply        sum everyone's coefficients in the given order, invert once, treat, step.
+
+The DCT is linear and orthonormal, so momentum of coefficients is the coefficients of the momentum,
+and taking out what was sent is setting it to zero. A contribution that is not among the payloads of
+its round was lost; it goes back into m, aged as if it had stayed there.
+
+Look-ahead: while own contributions are in flight the gradient is taken where the weights are
+expected to be when it is applied: one sign step per round in flight, along m and what is in flight.
+Weights are restored from a copy, so every bit returns, whatever happens in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from types import ModuleType
+
+import msgspec
+import numpy as np
+import torch
+
+from folkmoot.core.recipe import Distro, validated
+from folkmoot.learning.distro import pure, wire
+from folkmoot.learning.distro.plan import make_plan
+from folkmoot.learning.distro.treatment import stepping
+from folkmoot.learning.distro.wire import Floats, Indices
+from folkmoot.learning.flat import FlatParameters, norm
+from folkmoot.learning.method import Closure, Contribution, Refusal, refuse_bad
+
+
+def _kernels(device: torch.device) -> ModuleType:
+    """Compiled ones on a CPU; plain torch elsewhere, and where numba is not installed."""
+    if device.type != "cpu" or find_spec("numba") is None:
+        return pure
+    from folkmoot.learning.distro import native
+
+    return native
+
+
+class InFlight(msgspec.Struct, frozen=True, eq=False):
+    """An own contribution that has not been applied yet."""
+
+    step: int
+    index: Indices
+    value: Floats
+    payload: bytes
+
+
+class DistroMethod:
+    local_steps = 1
+
+    def __init__(self, module: torch.nn.Module, recipe: Distro) -> None:
+        self.recipe = validated(recipe)
+        self.flat = FlatParameters(module)
+        self.plan = make_plan(self.flat.shapes, recipe.chunk, recipe.k, recipe.bits)
+        self.kernels = _kernels(self.flat.weights.device)
+        self.momentum = torch.zeros_like(self.flat.weights)
+        adam = recipe.treatment == "adam"
+        self.second = torch.zeros_like(self.flat.weights) if adam else None
+        self.applied = 0
+        self.in_flight: list[InFlight] = []
+
+    @property
+    def delay(self) -> int:
+        return self.recipe.delay
+
+    def contribute(self, closure: Closure, step: int, lr: float) -> Contribution:
+        self.flat.refresh()
+        self.flat.clear_grads()
+        with self._ahead(lr):
+            loss = closure(0)
+        self.flat.collect_grads()
+        scale = self._clipping()
+        decay = float(np.float32(self.recipe.momentum))
+        self._return_lost(self._replaced(step), [])
+        index, value = self.kernels.compress(
+            self.plan, self.flat.grads, self.momentum, scale, decay
+        )
+        payload = self.kernels.pack(self.plan, index, value)
+        self.in_flight.append(InFlight(step, index, value, payload))
+        return Contribution(payload, loss)
+
+    def _clipping(self) -> float:
+        length = norm(self.flat.grads)
+        if not np.isfinite(length):
+            raise FloatingPointError(
+                "the gradient has values that are not finite, so there is nothing to contribute; "
+                "lower the learning rate or look at this batch's data"
+            )
+        clip = self.recipe.clip
+        return float(np.float32(clip / length)) if 0.0 < clip < length else 1.0
+
+    @contextmanager
+    def _ahead(self, lr: float) -> Iterator[None]:
+        distance = float(np.float32(lr * self.recipe.lookahead * len(self.in_flight)))
+        if self.delay == 0 or distance == 0.0:
+            yield
+            return
+        weights = self.flat.weights
+        kept = weights.clone()
+        try:
+            self.kernels.look_ahead(self.plan, weights, self.momentum, self._entries(), distance)
+            yield
+        finally:
+            weights.copy_(kept)
+
+    def _entries(self) -> list[tuple[Indices, Floats]]:
+        return [(f.index, f.value) for f in self.in_flight]
+
+    def apply(self, payloads: Sequence[bytes], step: int, lr: float) -> None:
+        self.flat.refresh()
+        refuse_bad(self, payloads)
+        self._return_lost([f for f in self.in_flight if f.step <= step], payloads)
+        if payloads:
+            self.applied += 1
+            how = stepping(self.recipe, len(payloads), self.applied, lr)
+            self.kernels.apply(self.plan, self.flat.weights, list(payloads), self.second, how)
+
+    def _replaced(self, step: int) -> list[InFlight]:
+        """Earlier attempts at this step, and rounds whose results should long have been applied."""
+        return [f for f in self.in_flight if f.step >= step or f.step < step - self.delay - 1]
+
+    def _return_lost(self, landed: list[InFlight], payloads: Sequence[bytes]) -> None:
+        for f in landed:
+            self.in_flight.remove(f)
+            if f.payload not in payloads:
+                age = sum(later.step > f.step for later in self.in_flight)
+                scale = float(np.float32(self.recipe.momentum**age))
+                self.kernels.put_back(self.plan, self.momentum, f.index, f.value, scale)
+
+    def check(self, payload: bytes) -> Refusal | None:
+        return wire.check_frame(self.plan, payload) or self.kernels.check_body(self.plan, payload)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        state = {"shared.applied": torch.tensor(self.applied)}
+        if self.second is not None:
+            state["shared.second"] = self.second
+        state["own.momentum"] = self.momentum
+        flying = self.in_flight
+        entries = self.plan.entries
+        state["own.in_flight.step"] = torch.tensor([f.step for f in flying], dtype=torch.int64)
+        state["own.in_flight.index"] = torch.from_numpy(
+            np.array([f.index for f in flying], np.int32).reshape(-1, entries)
+        )
+        state["own.in_flight.value"] = torch.from_numpy(
+            np.array([f.value for f in flying], np.float32).reshape(-1, entries)
+        )
+        return state
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        self.applied = int(state["shared.applied"])
+        if self.second is not None:
+            self.second.copy_(state["shared.second"])
+        self.in_flight = []
+        if not any(name.startswith("own.") for name in state):
+            self.momentum.zero_()
+            return
+        self.momentum.copy_(state["own.momentum"])
+        steps = state["own.in_flight.step"].tolist()
+        indices = state["own.in_flight.index"].cpu().numpy()
+        values = state["own.in_flight.value"].cpu().numpy()
+        for step, index, value in zip(steps, indices, values, strict=True):
+            payload = self.kernels.pack(self.plan, index, value)
+            self.in_flight.append(InFlight(step, index.copy(), value.copy(), payload))

@@ -1,0 +1,89 @@
+"""What is done with the decoded aggregate before the weights step along it.
+
+Every client decodes the same aggregate x, so this costs nothing on the wire:
+
+    sign   u = sign(x), as in the public design
+    adam   v = β₂ v + (1 − β₂) x²;  u = x / (√(v / (1 − β₂ᵗ)) + ε)
+    norm   u = x / rms(x over the whole parameter)
+
+and then w = (1 − lr · weight_decay) · w − lr · u. The operations are written once here, in an order
+that native.py follows; scalars are rounded to float32 before use, so both give the same bits.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from folkmoot.core.recipe import Distro
+from folkmoot.learning.distro.plan import Plan
+
+SIGN, ADAM, NORM = 0, 1, 2
+NUMBER = {"sign": SIGN, "adam": ADAM, "norm": NORM}
+
+
+class Stepping(msgspec.Struct, frozen=True):
+    """The scalars of one application, each exactly representable in float32."""
+
+    treatment: int
+    share: float
+    """What each payload counts in the mean."""
+    lr: float
+    keep: float
+    """1 − lr · weight_decay."""
+    beta2: float
+    fresh: float
+    """1 − β₂."""
+    unbias: float
+    """1 / (1 − β₂ᵗ)."""
+    eps: float
+
+
+def _single(x: float) -> float:
+    return float(np.float32(x))
+
+
+def stepping(recipe: Distro, payloads: int, applied: int, lr: float) -> Stepping:
+    """For the `applied`-th application (from 1) of a run."""
+    return Stepping(
+        treatment=NUMBER[recipe.treatment],
+        share=_single(1.0 / payloads),
+        lr=_single(lr),
+        keep=_single(1.0 - lr * recipe.weight_decay),
+        beta2=_single(recipe.beta2),
+        fresh=_single(1.0 - recipe.beta2),
+        unbias=_single(1.0 / (1.0 - recipe.beta2**applied)),
+        eps=_single(recipe.eps),
+    )
+
+
+def treat(
+    s: Stepping, x: torch.Tensor, second: torch.Tensor | None, inverse_rms: torch.Tensor | None
+) -> torch.Tensor:
+    """The direction u for decoded values x; `second` is updated in place."""
+    if s.treatment == SIGN:
+        return torch.sign(x)
+    if s.treatment == NORM:
+        assert inverse_rms is not None
+        return x * inverse_rms
+    assert second is not None
+    second.mul_(s.beta2).add_((x * x) * s.fresh)
+    # torch's float32 root goes through a vector library that rounds some results the other way;
+    # taken in float64 and rounded once, it is the correctly rounded one everywhere.
+    root = torch.sqrt((second * s.unbias).double()).float()
+    return x / (root + s.eps)
+
+
+def inverse_rms(plan: Plan, squares: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    """Per chunk, 1 / rms over its whole parameter, from every chunk's sum of squares.
+
+    The transform is orthonormal, so coefficients have the norm of what they stand for. Sums run
+    from the first to the last term (`cumsum` does; `sum` may not), so that all clients agree."""
+    per_slot = np.zeros(len(plan.slots), np.float32)
+    for position, slot in enumerate(plan.slots):
+        total = np.cumsum(squares[slot.first : slot.first + slot.chunks])[-1]
+        values = slot.chunks * plan.groups[slot.group].size
+        per_slot[position] = 0.0 if total == 0.0 else 1.0 / np.sqrt(total / values)
+    return per_slot[plan.owner]

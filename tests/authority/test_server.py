@@ -1,0 +1,226 @@
+"""A real server on loopback: what it takes, what it refuses, and what survives it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import msgspec
+import pytest
+
+from folkmoot.authority.server import wire
+from folkmoot.authority.server.remote import Denied, ServerAuthority
+from folkmoot.authority.server.serve import Listening, listen
+from folkmoot.authority.server.service import Access
+from folkmoot.authority.signing import Identity
+from folkmoot.core.coordinator import Run, RunState, encode
+from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.config import CoordinatorConfig, Model
+from folkmoot.core.coordinator.view import view
+
+OWNER = Identity(b"o" * 32)
+OPEN = Access(owners=frozenset({OWNER.public}))
+
+
+def run(**config: Any) -> Run:
+    defaults = {"total_steps": 4, "min_clients": 2, "delay": 0, "rounds_per_epoch": 2}
+    return Run(
+        run_id="moot",
+        config=CoordinatorConfig(**{**defaults, **config}),
+        model=Model(checkpoint="store/"),
+    )
+
+
+@asynccontextmanager
+async def serving(tmp_path: Path, access: Access = OPEN, **config: Any) -> AsyncIterator[Listening]:
+    async with listen(run(**config), tmp_path / "run.journal", "127.0.0.1:0", access) as server:
+        yield server
+
+
+@asynccontextmanager
+async def connected(
+    server: Listening, identity: Identity, run_id: str = "moot"
+) -> AsyncIterator[ServerAuthority]:
+    authority = ServerAuthority(f"127.0.0.1:{server.port}", run_id, identity)
+    try:
+        yield authority
+    finally:
+        await authority.close()
+
+
+async def until(authority: ServerAuthority, wanted: RunState) -> None:
+    async with asyncio.timeout(20):
+        async for state in authority.watch():
+            if state.run_state is wanted:
+                return
+
+
+def join(identity: Identity) -> m.Join:
+    return m.Join(identity.public, "moot")
+
+
+async def test_clients_join_and_see_the_run_move(tmp_path: Path) -> None:
+    a, b = Identity(b"a" * 32), Identity(b"b" * 32)
+    async with (
+        serving(tmp_path) as server,
+        connected(server, a) as at_a,
+        connected(server, b) as at_b,
+    ):
+        assert await at_a.submit(join(a)) is None
+        watching = asyncio.create_task(until(at_a, RunState.RoundTrain))
+        assert await at_b.submit(join(b)) is None
+        await until(at_b, RunState.Warmup)
+        for identity, authority in ((a, at_a), (b, at_b)):
+            assert await authority.submit(m.Ready(identity.public, 0)) is None
+        await watching
+        assert await at_a.submit(m.Ready(a.public, 0)) is m.Reason.WrongState
+
+
+async def test_a_watcher_sees_the_same_state_as_the_keeper(tmp_path: Path) -> None:
+    identities = [Identity(bytes([i]) * 32) for i in range(1, 6)]
+    async with serving(tmp_path, min_clients=5) as server, connected(server, OWNER) as owner:
+        watch = owner.watch()
+        await anext(watch)
+        for identity in identities:
+            async with connected(server, identity) as authority:
+                await authority.submit(join(identity))
+        for identity in identities:
+            async with connected(server, identity) as authority:
+                await authority.submit(m.Ready(identity.public, 0))
+        async with asyncio.timeout(20):
+            async for state in watch:
+                if state.run_state is RunState.RoundTrain:
+                    break
+        assert encode(state) == encode(view(server.keeper.state))
+
+
+async def test_what_was_acknowledged_survives_a_restart(tmp_path: Path) -> None:
+    a, b = Identity(b"a" * 32), Identity(b"b" * 32)
+    async with serving(tmp_path) as server:
+        async with connected(server, a) as at_a, connected(server, b) as at_b:
+            await at_a.submit(join(a))
+            await at_b.submit(join(b))
+            await at_a.submit(m.Ready(a.public, 0))
+        before = encode(server.keeper.state)
+    async with serving(tmp_path) as server:
+        assert server.keeper.resumed
+        assert encode(server.keeper.state) == before
+        async with connected(server, b) as at_b:
+            assert await at_b.submit(m.Ready(b.public, 0)) is None
+            await until(at_b, RunState.RoundTrain)
+
+
+async def test_a_client_goes_on_after_the_server_restarted(tmp_path: Path) -> None:
+    a = Identity(b"a" * 32)
+    async with serving(tmp_path) as server:
+        port = server.port
+        authority = ServerAuthority(f"127.0.0.1:{port}", "moot", a)
+        watch = authority.watch()
+        await anext(watch)
+    config = run()
+    journal = tmp_path / "run.journal"
+    async with listen(config, journal, f"127.0.0.1:{port}", OPEN):
+        async with asyncio.timeout(20):
+            assert (await anext(watch)).run_state is RunState.WaitingForMembers
+        assert await authority.submit(join(a)) is None
+    await authority.close()
+
+
+async def test_a_wrong_run_id_is_refused_with_the_right_one(tmp_path: Path) -> None:
+    a = Identity(b"a" * 32)
+    async with serving(tmp_path) as server, connected(server, a, "another") as authority:
+        with pytest.raises(Denied, match="keeps run 'moot', not 'another'"):
+            await authority.submit(join(a))
+
+
+async def test_a_key_that_is_not_on_the_list_sees_and_says_nothing(tmp_path: Path) -> None:
+    a, stranger = Identity(b"a" * 32), Identity(b"s" * 32)
+    access = Access(allowed=frozenset({a.public}))
+    async with serving(tmp_path, access) as server:
+        async with connected(server, stranger) as authority:
+            with pytest.raises(Denied, match="allow-list"):
+                await authority.submit(join(stranger))
+            with pytest.raises(Denied, match="allow-list"):
+                await anext(authority.watch())
+        async with connected(server, a) as authority:
+            assert await authority.submit(join(a)) is None
+
+
+async def test_nobody_speaks_for_another(tmp_path: Path) -> None:
+    a, b = Identity(b"a" * 32), Identity(b"b" * 32)
+    async with serving(tmp_path) as server, connected(server, a) as authority:
+        with pytest.raises(Denied, match="another sender"):
+            await authority.submit(join(b))
+        assert len(server.keeper.state.pending) == 0
+
+
+async def test_only_an_owner_pauses(tmp_path: Path) -> None:
+    a = Identity(b"a" * 32)
+    async with serving(tmp_path) as server:
+        async with connected(server, a) as authority:
+            with pytest.raises(Denied, match="only an owner"):
+                await authority.submit(m.Pause())
+        async with connected(server, OWNER) as authority:
+            assert await authority.submit(m.Pause()) is None
+            await until(authority, RunState.Paused)
+
+
+class Raw:
+    """A client that sends whatever it likes."""
+
+    def __init__(self, server: Listening) -> None:
+        self.session = server.service.session
+        self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{server.port}")
+        self.call = self.channel.unary_unary(f"/{wire.SERVICE}/Submit")
+
+    def request(self, payload: bytes, nonce: int = 1) -> Any:
+        a = Identity(b"a" * 32)
+        signed = wire.Signed(
+            public_key=a.public, session=self.session, nonce=nonce, payload=payload
+        )
+        signed.signature = a.sign(wire.signed_bytes("Submit", "moot", signed))
+        return signed
+
+
+@pytest.mark.parametrize(
+    ("spoil", "status"),
+    [
+        (lambda s: s.ClearField("signature"), grpc.StatusCode.UNAUTHENTICATED),
+        (lambda s: setattr(s, "payload", s.payload + b"x"), grpc.StatusCode.UNAUTHENTICATED),
+        (lambda s: setattr(s, "nonce", 2), grpc.StatusCode.UNAUTHENTICATED),
+        (lambda s: setattr(s, "session", b"old"), grpc.StatusCode.UNAUTHENTICATED),
+        (lambda s: setattr(s, "public_key", b"short"), grpc.StatusCode.UNAUTHENTICATED),
+    ],
+)
+async def test_an_altered_request_is_refused(tmp_path: Path, spoil: Any, status: Any) -> None:
+    a = Identity(b"a" * 32)
+    async with serving(tmp_path) as server:
+        raw = Raw(server)
+        request = raw.request(msgspec.msgpack.encode(join(a)))
+        spoil(request)
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await raw.call(request.SerializeToString())
+        assert error.value.code() is status
+        assert len(server.keeper.state.pending) == 0
+        await raw.channel.close()
+
+
+async def test_a_replay_garbage_and_an_oversized_frame_are_refused(tmp_path: Path) -> None:
+    a = Identity(b"a" * 32)
+    async with serving(tmp_path) as server:
+        raw = Raw(server)
+        good = raw.request(msgspec.msgpack.encode(join(a))).SerializeToString()
+        await raw.call(good)
+        frames = {
+            good: grpc.StatusCode.UNAUTHENTICATED,
+            raw.request(b"\xc1garbage", 2).SerializeToString(): grpc.StatusCode.INVALID_ARGUMENT,
+            raw.request(bytes(600_000), 3).SerializeToString(): grpc.StatusCode.RESOURCE_EXHAUSTED,
+        }
+        for frame, status in frames.items():
+            with pytest.raises(grpc.aio.AioRpcError) as error:
+                await raw.call(frame)
+            assert error.value.code() is status
+        assert len(server.keeper.state.pending) == 1
+        await raw.channel.close()

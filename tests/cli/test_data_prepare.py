@@ -1,0 +1,58 @@
+"""`folkmoot data prepare` as a process: killed with SIGKILL, it continues."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def start(*arguments: str | Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", "from folkmoot.cli import main; main()", *map(str, arguments)]
+    return subprocess.Popen(
+        command,
+        env={**os.environ, "COLUMNS": "200"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_killed_midway_it_continues_and_ends_in_the_same_bytes(tmp_path: Path):
+    source = tmp_path / "in"
+    source.mkdir()
+    for number in range(3):
+        (source / f"{number}.py").write_bytes(os.urandom(9 << 20))
+    killed = start("data", "prepare", source, "-o", tmp_path / "out.bin")
+    assert killed.stderr is not None
+    for line in killed.stderr:
+        if line.startswith("preparing: ") and not line.startswith("preparing: 0"):
+            break
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+    assert not (tmp_path / "out.bin").exists()
+    again = start("data", "prepare", source, "-o", tmp_path / "out.bin")
+    said, progress = again.communicate()
+    assert again.returncode == 0, progress
+    assert not progress.startswith("preparing: 0 %")
+    assert f"{3 * (9 << 20) + 3:,} tokens (uint16, vocabulary 256) of 3 files" in said
+    whole = b"".join((source / f"{n}.py").read_bytes() + b"\0" for n in range(3))
+    assert (tmp_path / "out.bin").read_bytes()[::2] == whole
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["missing.txt", "-o", "out.bin"], "missing.txt: cannot read this file"),
+        (["-o", "out.bin", "--tokenizer", "bpe:x", __file__], "bpe:x: write the size"),
+    ],
+)
+def test_what_goes_wrong_is_one_line(tmp_path: Path, arguments: list[str], said: str):
+    process = start("data", "prepare", *arguments)
+    _, error = process.communicate()
+    assert process.returncode == 1
+    assert said in error
+    assert "Traceback" not in error

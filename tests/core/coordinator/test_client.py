@@ -1,0 +1,181 @@
+"""Clients and a coordinator joined by a perfect network, and then by a worse one."""
+
+from collections import deque
+from collections.abc import Callable
+from hashlib import sha256
+
+import pytest
+
+from folkmoot.core.coordinator import Run, apply, create, next_tick
+from folkmoot.core.coordinator import client_events as c
+from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.client import Client, Doing
+from folkmoot.core.coordinator.commitment import commitment_hash
+from folkmoot.core.coordinator.config import CoordinatorConfig, Model
+from folkmoot.core.coordinator.ledger import Result
+from folkmoot.core.coordinator.state import RunState
+
+Event = c.Event
+
+
+class Moot:
+    """A run in memory. A model is the list of all it has learnt."""
+
+    def __init__(self, clients: int, **config: object) -> None:
+        defaults = {"total_steps": 6, "rounds_per_epoch": 3, "global_batch_size_start": 12}
+        run = Run(
+            run_id="moot",
+            config=CoordinatorConfig(**{**defaults, "min_clients": clients, **config}),
+            model=Model(checkpoint="store/"),
+        )
+        self.now = 0
+        self.seed = 0
+        self.state = create(run, 0)
+        self.effects: list[m.Effect] = []
+        self.clients = {bytes([65 + i]) * 32: None for i in range(clients)}
+        self.clients = {who: Client(who, "moot") for who in self.clients}
+        self.queue: deque[tuple[bytes, Event]] = deque()
+        self.learnt: dict[bytes, list[bytes]] = {who: [] for who in self.clients}
+        self.results: dict[tuple[int, int, bytes], Result] = {}
+        self.lose: Callable[[bytes, c.Action], bool] = lambda who, action: False
+        self._show()
+
+    def run_until(self, done: Callable[["Moot"], bool], limit: int = 20_000) -> None:
+        for _ in range(limit):
+            if done(self):
+                return
+            if self.queue:
+                who, event = self.queue.popleft()
+                for action in self.clients[who].apply(event, self.now):
+                    self._carry_out(who, action)
+            else:
+                self._let_time_pass()
+        raise AssertionError(f"still {self.state.run_state} after {limit} events")
+
+    def _let_time_pass(self) -> None:
+        due = next_tick(self.state, self.now)
+        alarms = {who: client.next_alarm(self.now + 1) for who, client in self.clients.items()}
+        self.now = min([*alarms.values(), *([] if due is None else [max(due, self.now)])])
+        if due is not None and due <= self.now:
+            self._submit(b"", m.Tick())
+        for who, alarm in alarms.items():
+            if alarm <= self.now:
+                self.queue.append((who, c.Alarm()))
+
+    def _submit(self, who: bytes, message: m.AnyMessage) -> None:
+        self.seed += 1
+        before = self.state
+        self.state, effects = apply(before, message, self.now, self.seed)
+        self.effects += effects
+        for effect in effects:
+            if isinstance(effect, m.Refused) and who:
+                self.queue.append((who, c.WasRefused(message, effect.reason)))
+        if self.state is not before:
+            self._show()
+
+    def _show(self) -> None:
+        self.queue.extend((who, c.Saw(self.state)) for who in self.clients)
+
+    def _carry_out(self, who: bytes, action: c.Action) -> None:
+        if self.lose(who, action):
+            return
+        learnt = self.learnt[who]
+        match action:
+            case c.Submit(message):
+                self._submit(who, message)
+            case c.Load(epoch, _, _, holders):
+                learnt[:] = self.learnt[holders[0]] if holders else []
+                self.queue.append((who, c.Loaded(epoch, self.model_hash(who))))
+            case c.Train(epoch, height, step, share):
+                commitment = commitment_hash(step, share, who)
+                result = Result(epoch, height, who, commitment, commitment, 1)
+                self.results[epoch, height, who] = result
+                self.queue.append((who, c.Trained(result, 100)))
+            case c.Tell(result):
+                others = [other for other in self.clients if other != who]
+                self.queue.extend((other, c.Offered(result)) for other in others)
+            case c.Fetch(result):
+                self.queue.append((who, c.Arrived(result)))
+            case c.Ask(epoch, height, senders):
+                for sender in senders:
+                    self.queue.append((who, c.Arrived(self.results[epoch, height, sender])))
+            case c.Learn(epoch, height, _, results):
+                learnt += [result.commitment for result in results]
+                self.queue.append((who, c.Learnt(epoch, height, self.model_hash(who))))
+            case c.Upload(epoch, step, _):
+                self.queue.append((who, c.Uploaded(epoch, f"store/{step}")))
+
+    def model_hash(self, who: bytes) -> bytes:
+        return sha256(b"".join(self.learnt[who])).digest()
+
+    def judged(self) -> tuple[int, int]:
+        rounds = [e for e in self.effects if isinstance(e, m.RoundJudged)]
+        return sum(r.attested for r in rounds), sum(r.owed for r in rounds)
+
+
+def finished(moot: Moot) -> bool:
+    return moot.state.run_state is RunState.Finished
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2])
+@pytest.mark.parametrize("clients", [1, 2, 3, 5])
+def test_a_run_finishes_and_everyone_holds_the_same_model(delay: int, clients: int) -> None:
+    moot = Moot(clients, delay=delay)
+    moot.run_until(finished)
+    assert moot.state.progress.step == 6
+    assert moot.judged() == (72, 0)
+    assert moot.state.progress.data_index == 72
+    assert len({moot.model_hash(who) for who in moot.clients}) == 1
+    assert moot.model_hash(next(iter(moot.clients))) == moot.state.model_hash
+    assert all(len(learnt) == 6 * clients for learnt in moot.learnt.values())
+
+
+def test_nothing_is_refused_when_nobody_lies() -> None:
+    moot = Moot(4, delay=1)
+    moot.run_until(finished)
+    assert [e for e in moot.effects if isinstance(e, m.Refused)] == []
+
+
+def test_a_result_that_never_came_is_asked_for() -> None:
+    """One client hears nothing from its peers; it still learns what the witnesses saw."""
+    moot = Moot(4, delay=1, witness_nodes=2)
+    deaf = next(iter(moot.clients))
+    asked = []
+
+    def lose(who: bytes, action: c.Action) -> bool:
+        asked.extend([action] if isinstance(action, c.Ask) else [])
+        return who == deaf and isinstance(action, c.Fetch)
+
+    moot.lose = lose
+    moot.run_until(finished)
+    assert asked
+    assert len({moot.model_hash(who) for who in moot.clients}) == 1
+
+
+def test_a_client_that_never_trains_is_removed_and_its_work_done_by_others() -> None:
+    moot = Moot(4, delay=1, min_clients=3, init_min_clients=4)
+    idle = list(moot.clients)[2]
+    moot.lose = lambda who, action: who == idle and isinstance(action, c.Tell)
+    moot.run_until(finished)
+    removed = {(e.id, e.why) for e in moot.effects if isinstance(e, m.ClientRemoved)}
+    assert (idle, "Unhealthy") in removed
+    assert all(why != "Unhealthy" or who == idle for who, why in removed)
+    honest = {moot.model_hash(who) for who in moot.clients if who != idle}
+    assert honest == {moot.state.model_hash}
+
+
+def test_a_client_with_a_wrong_model_leaves_and_comes_back_with_the_right_one() -> None:
+    moot = Moot(4, min_clients=3, init_min_clients=4, rounds_per_epoch=4, total_steps=8, delay=0)
+    odd = list(moot.clients)[1]
+    moot.run_until(lambda moot: len(moot.learnt[odd]) >= 4)
+    moot.learnt[odd][0] = b"a flipped bit"
+    moot.run_until(lambda moot: moot.clients[odd].doing is Doing.Lost)
+    moot.run_until(finished)
+    assert moot.model_hash(odd) == moot.state.model_hash
+
+
+def test_a_storing_client_that_fails_never_reports_success() -> None:
+    moot = Moot(3)
+    moot.lose = lambda who, action: isinstance(action, c.Upload)
+    moot.run_until(finished)
+    assert not [e for e in moot.effects if isinstance(e, m.CheckpointStored)]

@@ -1,0 +1,47 @@
+"""All clients hold the same weights, bit for bit, after every step of a run with churn."""
+
+import pytest
+
+from folkmoot.core.recipe import Distro
+from folkmoot.learning.distro import native
+from together import Folk
+
+
+@pytest.mark.parametrize(
+    ("clients", "recipe"),
+    [
+        (2, Distro(k=8, treatment="sign", delay=0)),
+        (3, Distro(k=8, treatment="adam", delay=1, bits=16, weight_decay=0.1)),
+        (7, Distro(k=4, treatment="norm", delay=2)),
+    ],
+    ids=lambda x: x if isinstance(x, int) else f"{x.treatment}-delay{x.delay}-{x.bits}bit",
+)
+def test_clients_agree_after_each_of_300_steps_with_churn(clients, recipe, monkeypatch):
+    monkeypatch.setattr(native, "_BATCH", 512)  # several batches, so that threads have work
+    folk = Folk(recipe, clients)
+    first = None
+    for _ in range(300):
+        folk.round(missing=0.1)
+        assert len({c.root() for c in folk.clients}) == 1, f"diverged at step {folk.step - 1}"
+        first = first or folk.loss
+        change = folk.random.random()
+        if change < 0.03 and len(folk.clients) > 2:
+            folk.leave()
+        elif change > 0.97 and len(folk.clients) < clients + 2:
+            folk.join()
+    assert folk.named > clients, "nobody joined: the test would not have tested churn"
+    assert folk.loss < 0.7 * first, "equal, but nothing was learned"
+
+
+def test_a_contribution_that_got_lost_is_said_again():
+    """Error feedback covers losses: what nobody applied is in the momentum again."""
+    folk = Folk(Distro(k=8, delay=0), 1)
+    client = folk.clients[0]
+    payload, _ = client.contribute(0)
+    after_sending = client.method.momentum.clone()
+    client.method.apply([], 0, 0.1)
+    index, value = client.method.kernels.compress(
+        client.method.plan, client.method.flat.grads * 0, client.method.momentum, 1.0, 1.0
+    )
+    assert client.method.kernels.pack(client.method.plan, index, value) == payload
+    assert (client.method.momentum == after_sending).all()
