@@ -21,6 +21,7 @@ PUBLIC = {
         "Advert FINISHED ROUND Rules STANDBY State Task"
         " admits advert apply begin canonical restore task"
     ),
+    "folkmoot.federated": "Participant Settings Tls join take_part",
     "folkmoot.exchange.peer": (
         "Blob Connected Disconnected Event Limits Manifest Message Method Misbehaved NoAnswer"
         " Parameter Peer PeerConfig Refusal SharedModel StoreFull Traffic Turned Unavailable"

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from folkmoot.authority.journal import Journal
 from folkmoot.core.federation import Rules
 from folkmoot.federated.client import Settings, take_part
 from folkmoot.federated.config import Federation, Server, rooted
 from folkmoot.federated.connection import Connection
 from folkmoot.federated.coordinator import Coordinator
-from folkmoot.federated.journal import Journal
 from folkmoot.federated.participant import Participant
 from folkmoot.federated.server import serving
 

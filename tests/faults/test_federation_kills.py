@@ -19,8 +19,8 @@ from faults.federation_processes import (
     settings,
     start,
 )
+from folkmoot.authority.journal import Journal
 from folkmoot.federated.client import take_part
-from folkmoot.federated.journal import Journal
 from folkmoot.federated.server import serving
 
 PARTS = 3

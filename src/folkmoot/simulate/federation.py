@@ -12,14 +12,13 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
-import msgspec
-
 from folkmoot.core import federation
 from folkmoot.core.federation import FINISHED, ROUND, Rules, State
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation import participant as part
 from folkmoot.core.federation.liveness import Liveness
 from folkmoot.core.federation.machine import next_deadline
+from folkmoot.simulate.report import Report
 
 FAULTS_END = 400_000
 GIVE_UP = 4_000_000
@@ -33,18 +32,6 @@ class Violation(AssertionError):
         tail = "\n".join(transcript[-60:])
         super().__init__(f"seed {seed}: {promise}\n{tail}")
         self.seed, self.promise, self.transcript = seed, promise, transcript
-
-
-class Report(msgspec.Struct, frozen=True):
-    """What a world went through."""
-
-    seed: int
-    events: int
-    rounds: int
-    restarts: int
-    dropped: int
-    quarantined: int
-    virtual_seconds: float
 
 
 class World:
@@ -75,10 +62,16 @@ class World:
             action()
         if not self._over():
             self.broken("nothing is left to happen, and the federation has not finished")
+        return Report(self.seed, self.count, counts=self.counts())
+
+    def counts(self) -> dict[str, int]:
         c = self.coordinator
-        return Report(
-            self.seed, self.count, c.state.round, c.restarts, c.dropped, c.bad, self.now / 1000
-        )
+        return {
+            "rounds": c.state.round,
+            "restarts": c.restarts,
+            "departures": c.dropped,
+            "bad updates": c.bad,
+        }
 
     def later(self, delay: int, action: Callable[[], None]) -> None:
         self.count += 1
@@ -382,5 +375,10 @@ def _rules(rng: random.Random) -> Rules:
 
 
 def simulate(seed: int) -> Report:
-    """Run the world of `seed` to its end; raises `Violation`."""
-    return World(seed).run()
+    """Run the world of `seed` to its end."""
+    world = World(seed)
+    try:
+        return world.run()
+    except Violation as violation:
+        transcript = "\n".join(violation.transcript)
+        return Report(seed, world.count, violation.promise, transcript, world.counts())

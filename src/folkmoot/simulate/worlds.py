@@ -11,7 +11,10 @@ from multiprocessing import get_context
 
 from folkmoot.simulate.report import Report
 
-WORLDS = {"run": "folkmoot.simulate.run"}
+WORLDS = {
+    "federation": "folkmoot.simulate.federation",
+    "run": "folkmoot.simulate.run",
+}
 CHUNK = 25
 
 
