@@ -116,10 +116,10 @@ class _Part:
         self._state = machine.Participant()
         self._heard = machine.Heard("STANDBY", -1)
         self._news = asyncio.Event()
-        self._training: asyncio.Task[None] | None = None
         self._secure = SecurePart(line, settings.peers)
         #: The last round trained, kept in case its update has to be masked or sent again.
         self._trained: _Trained | None = None
+        self._training: asyncio.Task[None] | None = None
         #: The last round whose update counted.
         self._delivered = -1
 

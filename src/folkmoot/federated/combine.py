@@ -8,7 +8,7 @@ from blake3 import blake3
 
 from folkmoot.core.federation.state import Delivery, State
 from folkmoot.exchange.bucket import BucketError, Missing, TooLarge
-from folkmoot.federated.aggregate import Quarantined, Update
+from folkmoot.federated.aggregate import Closing, Quarantined, Update
 from folkmoot.federated.arrays import BadModel, Layout, ModelFile, ModelWriter
 from folkmoot.federated.config import Federation
 from folkmoot.federated.secure.masks import Mask
@@ -122,7 +122,8 @@ def _combine(
         out = ModelWriter(store.global_target(state.round + 1), layout)
         stack.callback(out.abort)
         own = blake3(state.round.to_bytes(8, "little"), key=seed).digest()
-        figures = config.aggregation.combine(reference, updates, memory, out, memory_out, own)
+        closing = Closing(reference, updates, memory, out, memory_out, own)
+        figures = config.aggregation.combine(closing)
         if memory_out is not None:
             memory_out.commit()
         out.commit()

@@ -87,7 +87,7 @@ class Coordinator:
         self._tidying = asyncio.Lock()
         self.finished = asyncio.Event()
         self.secure = SecureRounds(
-            config.run_id, config.secure, lambda: self.state, self.submit, self.log.write
+            config.run_id, config.secure, lambda: self.state, self.submit, self.log.write, folder
         )
         self.failure: BaseException | None = None
         self.resumed = bool(self._journal.records)
@@ -236,7 +236,7 @@ class Coordinator:
         while True:
             started, residue = time.perf_counter(), None
             if self.secure.applies():
-                residue = await self.secure.unmask([delivery.id for delivery in deliveries])
+                residue = await self.secure.unmask(deliveries)
                 if residue is None:
                     return
             try:

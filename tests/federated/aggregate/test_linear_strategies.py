@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as numpy_arrays
 
-from folkmoot.federated.aggregate import Update
+from folkmoot.federated.aggregate import Closing, Update
 from folkmoot.federated.aggregate.clipped import Clipped
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.fedbuff import FedBuff
@@ -112,7 +112,7 @@ def test_one_huge_update_moves_the_model_no_further_than_the_limit():
 
 def buffered(strategy, reference, given):
     out = MemoryModel.empty(reference.layout)
-    strategy.combine(reference, given, None, out, None, bytes(32))
+    strategy.combine(Closing(reference, given, None, out, None, bytes(32)))
     return out.arrays["w"]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from federated.world import Watched
 from folkmoot.core.federation import Rules
+from folkmoot.federated import coordinator as coordinator_module
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.fedopt import FedAdam
 from folkmoot.federated.arrays import ModelFile, save_model
@@ -202,6 +203,41 @@ def test_a_coordinator_that_restarts_in_a_masked_round_ends_with_the_same_bits(t
 
     asyncio.run(asyncio.wait_for(disturbed(), 60))
     assert np.array_equal(final(folder), whole)
+
+
+def test_a_crash_after_the_reveal_asks_nobody_to_reveal_again(tmp_path, monkeypatch):
+    """The coordinator dies while it combines; afterwards it needs no participant at all."""
+    undisturbed = tmp_path / "undisturbed"
+    whole = federate(undisturbed, config(undisturbed), [Pulls(number) for number in range(4)])
+    folder = tmp_path / "disturbed"
+    given = config(folder)
+    combining = threading.Event()
+
+    combine = coordinator_module.combine
+
+    def fails_in_round_1(config, store, state, *rest):
+        if state.round == 1:
+            combining.set()
+            raise OSError("the disk is gone")
+        return combine(config, store, state, *rest)
+
+    async def disturbed():
+        monkeypatch.setattr(coordinator_module, "combine", fails_in_round_1)
+        async with serving(given, Watched) as server:
+            people = [Pulls(number) for number in range(4)]
+            parts = [asyncio.create_task(takes_part(folder, server, one)) for one in people]
+            await gate(server.coordinator, people)
+            assert await asyncio.to_thread(combining.wait, 30)
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
+        monkeypatch.setattr(coordinator_module, "combine", combine)
+        async with serving(given) as server:
+            await server.finished()
+
+    asyncio.run(asyncio.wait_for(disturbed(), 60))
+    assert np.array_equal(final(folder), whole)
+    assert len(events(folder, "Unmasked")) == 2
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkmoot.federated.aggregate import Update
+from folkmoot.federated.aggregate import Closing, Update
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.in_memory import MemoryModel
 from folkmoot.federated.secure.member import Distrust, Member, attempt_context
@@ -96,7 +96,7 @@ class Cast:
         source = UnmaskedMean(BASE.layout, BASE, updates, self.session.residue(), RULES.precision)
         out = MemoryModel.empty(BASE.layout)
         FedAvg().combine(
-            BASE, [Update("sum", source.samples, source, base=BASE)], None, out, None, b""
+            Closing(BASE, [Update("sum", source.samples, source, base=BASE)], None, out, None, b"")
         )
         return out.arrays
 

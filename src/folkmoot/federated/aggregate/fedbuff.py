@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from folkmoot.federated.aggregate import Update
+from folkmoot.federated.aggregate import Closing, Update
 from folkmoot.federated.aggregate.linear import Term, mean, sample_weights
 from folkmoot.federated.aggregate.strategy import (
     Figures,
@@ -18,7 +18,7 @@ from folkmoot.federated.aggregate.strategy import (
     require,
     write_linear,
 )
-from folkmoot.federated.arrays import Sink, Source
+from folkmoot.federated.arrays import Source
 
 
 class FedBuff(Strategy, frozen=True, tag="fedbuff"):
@@ -30,20 +30,12 @@ class FedBuff(Strategy, frozen=True, tag="fedbuff"):
     def __post_init__(self) -> None:
         require(self.learning_rate > 0, f"learning_rate is {self.learning_rate}; expected > 0")
 
-    def combine(
-        self,
-        reference: Source | None,
-        updates: Sequence[Update],
-        memory: Source | None,
-        out: Sink,
-        memory_out: Sink | None,
-        seed: bytes,
-    ) -> Figures:
-        layout = common_layout(reference, updates)
-        if reference is None:
-            write_linear(layout, *mean(updates), out)
+    def combine(self, closing: Closing) -> Figures:
+        layout, updates = common_layout(closing), closing.updates
+        if closing.reference is None:
+            write_linear(layout, *mean(updates), closing.out)
             return {"staleness": 0.0}
-        write_linear(layout, self.terms(reference, updates), 1.0, out)
+        write_linear(layout, self.terms(closing.reference, updates), 1.0, closing.out)
         return {"staleness": sum(update.staleness for update in updates) / len(updates)}
 
     def terms(self, reference: Source, updates: Sequence[Update]) -> list[Term]:

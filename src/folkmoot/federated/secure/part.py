@@ -11,10 +11,12 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import grpc
+
 from folkmoot.federated import wire
 from folkmoot.federated.aggregate.in_memory import MemoryModel
 from folkmoot.federated.arrays import Array
-from folkmoot.federated.connection import Connection
+from folkmoot.federated.connection import Connection, Refused
 from folkmoot.federated.secure.fixed_point import Precision
 from folkmoot.federated.secure.masks import Mask
 from folkmoot.federated.secure.member import Distrust, Member, attempt_context
@@ -61,7 +63,7 @@ class SecurePart:
         upload: Upload,
     ) -> Any:
         """One attempt: the answer that ended it."""
-        own, key = self._line.participant_id, self._line.identity
+        own, key = self._line.participant_id, self._line.signer.identity
         context = attempt_context(self._line.run_id, start.round, attempt)
         member = Member(own, key.private_key, context, secrets.token_bytes, self._known)
 
@@ -108,9 +110,11 @@ class SecurePart:
 
     def _only_once(self, survivors: frozenset[str]) -> None:
         if self._revealed and self._revealed != survivors:
-            raise Distrust(
-                f"asked to reveal for another set of survivors in round {self._round}: the two "
-                "sums would tell somebody's update"
+            # Not the end of our part: the same set may come back, and there are other rounds.
+            raise Refused(
+                grpc.StatusCode.ABORTED,
+                f"we revealed for another set of survivors in round {self._round}: the two sums "
+                "would tell somebody's update",
             )
         self._revealed = survivors
 

@@ -3,7 +3,8 @@
 Participants train first and exchange keys afterwards, so whoever drops out during training is
 replaced as in any round. The cohort closes when as many have sent keys as the round needs, or when
 nobody else is awaited; who comes later is excused until the next round. An attempt that fails gives
-up the round's updates: its members are asked again, and have only to mask and upload again.
+up the round's updates: its members are asked again, and have only to mask and upload again. The
+masks of a sum are kept until its model is written: whoever revealed for it will not for another.
 
 Runs on the coordinator's event loop.
 """
@@ -11,14 +12,17 @@ Runs on the coordinator's event loop.
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from folkmoot.core.federation import ROUND, State
 from folkmoot.core.federation import messages as m
+from folkmoot.core.federation.state import Delivery
 from folkmoot.federated.secure.masks import Mask
 from folkmoot.federated.secure.member import Distrust, attempt_context
 from folkmoot.federated.secure.messages import (
@@ -50,6 +54,17 @@ class Unmasked(msgspec.Struct, frozen=True, tag=True):
     dropped: int
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """On disk while a sum is unmasked: nobody may be asked to reveal for another one.
+
+    The digests say which uploads these masks are of; those of another attempt do not fit.
+    """
+
+    round: int
+    digests: list[str]
+    masks: list[tuple[bytes, int]]
+
+
 class Answer(NamedTuple):
     """The step to take next, in which attempt, and what is needed for it."""
 
@@ -66,8 +81,9 @@ class SecureRounds:
         state: Callable[[], State],
         submit: Callable[[m.Event], Any],
         log: Callable[[msgspec.Struct], None],
+        folder: Path,
     ) -> None:
-        self.rules, self._run_id = rules, run_id
+        self.rules, self._run_id, self._kept = rules, run_id, folder / "unmasking"
         self._state, self._submit, self._log = state, submit, log
         self._session: Session | None = None
         self._round, self.attempt = -1, 0
@@ -155,9 +171,11 @@ class SecureRounds:
                 self._fail(str(error))
             self._settle()
 
-    async def unmask(self, ids: list[str]) -> list[Mask] | None:
+    async def unmask(self, deliveries: Sequence[Delivery]) -> list[Mask] | None:
         """What the sum of these updates needs to be unmasked; None when the attempt failed."""
-        session = self._session
+        if kept := await asyncio.to_thread(recall, self._kept, deliveries):
+            return kept
+        ids, session = [delivery.id for delivery in deliveries], self._session
         if session is None or session.step != Step.UPDATES:
             self._fail("the coordinator started again")
             return None
@@ -174,6 +192,7 @@ class SecureRounds:
         except TooFew as error:
             self._fail(str(error))
             return None
+        await asyncio.to_thread(remember, self._kept, deliveries, masks)
         dropped = len(session.members) - len(ids)
         self._log(Unmasked(self._round, self.attempt, len(ids), dropped))
         return masks
@@ -260,6 +279,30 @@ class SecureRounds:
                 await asyncio.wait_for(self._changed.wait(), left)
             except TimeoutError:
                 return
+
+
+def remember(path: Path, deliveries: Sequence[Delivery], masks: Sequence[Mask]) -> None:
+    """Keep the masks of a sum until the next one's."""
+    digests = [delivery.digest for delivery in deliveries]
+    kept = Kept(deliveries[0].round, digests, [(mask.key, mask.sign) for mask in masks])
+    partial = path.with_suffix(".part")
+    with partial.open("wb") as file:
+        file.write(msgspec.msgpack.encode(kept))
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def recall(path: Path, deliveries: Sequence[Delivery]) -> list[Mask] | None:
+    """The masks of exactly these updates, if they were known before a restart."""
+    try:
+        kept = msgspec.msgpack.decode(path.read_bytes(), type=Kept)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+    same = [delivery.digest for delivery in deliveries] == kept.digests
+    if not same or deliveries[0].round != kept.round:
+        return None
+    return [Mask(key, sign) for key, sign in kept.masks]
 
 
 def refusal(error: Exception) -> str:

@@ -5,7 +5,7 @@ expected has dealt, UPDATES when the round closes, REVEAL with the first `thresh
 no longer expected (lost, or too late) is left out with `without`. Fewer than the threshold at any
 step is a `TooFew`: the attempt failed, and another may begin.
 
-Nothing here is kept on disk: the sum does not depend on the masks, so a coordinator that restarted
+A session is not kept on disk: the sum does not depend on the masks, so a coordinator that restarted
 begins another attempt and ends with the same bits.
 """
 
