@@ -11,7 +11,7 @@ from multiprocessing import get_context
 
 from folkmoot.simulate.report import Report
 
-WORLDS = {"run": "folkmoot.simulate.run"}
+WORLDS = {"run": "folkmoot.simulate.run", "client": "folkmoot.simulate.member"}
 CHUNK = 25
 
 
