@@ -10,7 +10,7 @@ import typer
 
 from folkmoot import __version__
 
-COMMANDS = ("init", "up", "serve", "join", "control", "data", "generate")
+COMMANDS = ("init", "up", "serve", "join", "control", "data", "generate", "simulate")
 
 app = typer.Typer(
     name="folkmoot",

@@ -124,11 +124,12 @@ class Audit:
         self.stored: dict[str, Model] = {}
         self.verdict: Verdict | None = None  # of this step, when it judged
         self.unhealthy: frozenset[int] = frozenset()  # by the last verdict
+        self.blamed: frozenset[int] = frozenset()  # the same, before this step
         self.samples_attested = self.samples_lost = 0
 
     def submit(self, now: int, seed: int, message: m.AnyMessage) -> tuple[m.Effect, ...]:
         """Feed the machine and check everything."""
-        before = self.state
+        before, self.blamed = self.state, self.unhealthy
         try:
             after, effects = machine.apply(before, message, now, seed)
         except Exception as error:
