@@ -17,7 +17,6 @@ import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from folkmoot.cli.local import LocalRun
 from folkmoot.core.coordinator import Run, decode_run

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folkmoot.federated.journal import Journal
 
 from folkmoot.authority.journal import Journal
 from folkmoot.core.federation import Rules

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from folkmoot.federated.journal import Journal
 
 from faults.federation_processes import (
     ROUNDS,
