@@ -18,6 +18,7 @@ from exchange.peer.world import (
 from folkmoot.exchange.peer import (
     Disconnected,
     Method,
+    Misbehaved,
     NoAnswer,
     Peer,
     Refusal,
@@ -99,8 +100,9 @@ def test_a_member_of_another_run_is_refused() -> None:
             try:
                 await here.members(roster([here, other]))
                 await other.members(roster([here, other]))
-                turned = await told(here).until(Turned)
-                assert "another run" in turned.reason
+                for peer in (here, other):
+                    refused = await told(peer).until(Misbehaved)
+                    assert refused.reason == "it belongs to another run"
             finally:
                 await other.close()
 

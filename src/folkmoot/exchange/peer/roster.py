@@ -18,6 +18,7 @@ from folkmoot.exchange.peer import events, wire
 from folkmoot.exchange.peer.config import PeerConfig
 from folkmoot.exchange.peer.endpoint import to_dial
 from folkmoot.exchange.peer.link import GUILTY, Code, Link, Traffic
+from folkmoot.exchange.peer.pace import Bucket
 from folkmoot.exchange.peer.trouble import in_words
 
 STRANGERS = b""
@@ -74,6 +75,8 @@ class Roster:
         self._past: dict[bytes, Traffic] = {}  # of links that are over
         self._tasks: set[asyncio.Task[None]] = set()
         self._live: set[Link] = set()
+        self._welcomes = 0
+        self._stranger_news = Bucket(1, 20)  # many may knock; the log shall stay readable
         self._loop = asyncio.get_running_loop()
         self._spawn(self._accept())
 
@@ -91,8 +94,12 @@ class Roster:
         """By peer, over all connections with it so far."""
         total = dict(self._past)
         for link in self._live:
-            total[link.peer] = total.get(link.peer, Traffic()) + link.traffic()
+            self._count(link, total)
         return total
+
+    def _count(self, link: Link, into: dict[bytes, Traffic]) -> None:
+        peer = link.peer if link.peer in self._known else STRANGERS
+        into[peer] = into.get(peer, Traffic()) + link.traffic()
 
     async def set_members(self, members: Mapping[bytes, bytes]) -> None:
         """Admit and dial exactly these (without ourselves)."""
@@ -155,20 +162,23 @@ class Roster:
         room = asyncio.Semaphore(HANDSHAKES)
         while (incoming := await self._endpoint.accept_next()) is not None:
             await room.acquire()
-            crowded = room._value < HANDSHAKES // 2
-            task = self._spawn(self._welcome(incoming, crowded))
-            task.add_done_callback(lambda _: room.release())
+            self._spawn(self._welcome(incoming, room))
 
-    async def _welcome(self, incoming: Incoming, crowded: bool) -> None:
+    async def _welcome(self, incoming: Incoming, room: asyncio.Semaphore) -> None:
+        self._welcomes += 1
         try:
             async with asyncio.timeout(self._config.greet_time):
+                crowded = self._welcomes > HANDSHAKES // 2
                 if crowded and not await incoming.remote_addr_validated():
                     await incoming.retry()  # a forged sender will not come back
                     return
                 connection = await (await incoming.accept()).connect()
+            await self._admit(connection, dialled=False)
         except (IrohError, TimeoutError):
             return  # a stranger that could not finish its handshake is not news
-        await self._admit(connection, dialled=False)
+        finally:
+            self._welcomes -= 1
+            room.release()
 
     async def _admit(self, connection: Connection, dialled: bool) -> bool:
         """Seat a new connection, or close it with the reason."""
@@ -203,7 +213,10 @@ class Roster:
         link.close(code, reason)
         self._note_guilt(link)
         self._retire(link)
-        self._hooks.event(events.Turned(link.peer, reason))
+        if link.dialled:
+            self._hooks.event(events.Unreachable(link.peer, reason))
+        elif link.peer in self._known or self._stranger_news.take(1, self._loop.time()):
+            self._hooks.event(events.Turned(link.peer, reason))
 
     def _seat(self, link: Link) -> bool:
         seat = self._seats[link.peer]
@@ -254,8 +267,7 @@ class Roster:
     def _retire(self, link: Link) -> None:
         if link in self._live:
             self._live.discard(link)
-            peer = link.peer if link.peer in self._known else STRANGERS
-            self._past[peer] = self._past.get(peer, Traffic()) + link.traffic()
+            self._count(link, self._past)
 
     def _note_guilt(self, link: Link) -> None:
         if link.code in GUILTY:
