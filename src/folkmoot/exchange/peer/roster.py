@@ -135,7 +135,10 @@ class Roster:
     async def _keep_connected(self, seat: Seat) -> None:
         config, failures = self._config, 0
         while True:
+            began = self._loop.time()
             await seat.empty.wait()
+            if self._loop.time() - began > config.backoff_limit:
+                failures = 1  # it lasted; one that does not is dialled ever more rarely
             grace = 0.0 if self.me < seat.peer else config.grace
             await _wait(seat.filled, max(grace, self._shunned_for(seat.peer)))
             if failures:
@@ -143,18 +146,18 @@ class Roster:
                 await _wait(seat.news, min(pause, config.backoff_limit))
             seat.news.clear()
             if seat.link is None and not self._shunned_for(seat.peer):
-                # One failure to begin with: a member that just hung up is not dialled at once.
-                failures = 1 if await self._dial(seat) else failures + 1
+                await self._dial(seat)
+                failures += 1
 
-    async def _dial(self, seat: Seat) -> bool:
+    async def _dial(self, seat: Seat) -> None:
         try:
             async with asyncio.timeout(self._config.dial_time):
                 address = to_dial(seat.peer, seat.address)
                 connection = await self._endpoint.connect(address, wire.ALPN)
         except (IrohError, ValueError, TimeoutError) as error:
             self._hooks.event(events.Unreachable(seat.peer, in_words(error)))
-            return False
-        return await self._admit(connection, dialled=True)
+        else:
+            await self._admit(connection, dialled=True)
 
     # Accepting.
 
@@ -180,7 +183,7 @@ class Roster:
             self._welcomes -= 1
             room.release()
 
-    async def _admit(self, connection: Connection, dialled: bool) -> bool:
+    async def _admit(self, connection: Connection, dialled: bool) -> None:
         """Seat a new connection, or close it with the reason."""
         link = Link(connection, self._config, dialled)
         self._live.add(link)
@@ -199,8 +202,8 @@ class Roster:
             refusal = (Code.Stalled, connection.close_reason() or "it did not greet")
         if refusal is not None:
             self._turn_away(link, *refusal)
-            return False
-        return self._seat(link)
+        else:
+            self._seat(link)
 
     def _refusal(self, peer: bytes) -> tuple[Code, str] | None:
         if peer not in self._seats:
@@ -218,14 +221,14 @@ class Roster:
         elif link.peer in self._known or self._stranger_news.take(1, self._loop.time()):
             self._hooks.event(events.Turned(link.peer, reason))
 
-    def _seat(self, link: Link) -> bool:
+    def _seat(self, link: Link) -> None:
         seat = self._seats[link.peer]
         old = seat.link
         same_life = old is not None and old.code is None and old.life == link.life
         if old and same_life and self._preferred(old) and not self._preferred(link):
             link.close(Code.Duplicate, "another connection of this pair stays")
             self._retire(link)
-            return True
+            return
         seat.take(link)
         if old:
             self._hooks.down(old)
@@ -233,7 +236,6 @@ class Roster:
         self._hooks.event(events.Connected(link.peer, link.dialled))
         self._hooks.up(link)
         self._spawn(self._run(seat, link))
-        return True
 
     def _preferred(self, link: Link) -> bool:
         return link.dialled == (self.me < link.peer)
