@@ -12,14 +12,12 @@ from iroh import IrohError, RecvStream
 
 from folkmoot.core.content import NAME_BYTES, PIECE, piece_count
 from folkmoot.exchange.peer import wire
-from folkmoot.exchange.peer.link import Link, read_frame
+from folkmoot.exchange.peer.link import Link, read_frame, time_for
 from folkmoot.exchange.peer.pieces import Lie, Pieces
 from folkmoot.exchange.peer.requests import request
 from folkmoot.exchange.peer.trouble import in_words
 
 FIRST_RETRY, LAST_RETRY = 0.1, 2.0
-SLOWEST = 20_000
-"""Bytes a second: whoever is slower than this is as good as stalled."""
 DRIP = 4096
 """Bytes that must come in half of `stall`, or the provider is stalled now, not only slow."""
 FEW, EVERYTHING = 4, 1 << 32
@@ -180,8 +178,8 @@ class Download:
 
     async def _found(self, stream: RecvStream) -> wire.Found:
         limit = min(NAME_BYTES * piece_count(self._size_limit), OUTLINE_LIMIT) + 512
-        async with asyncio.timeout(self._stall + limit / SLOWEST):
-            reply = wire.decode_get_reply(await read_frame(stream, limit, None))
+        body = await read_frame(stream, limit, self._stall, wait=self._stall)
+        reply = wire.decode_get_reply(body)
         if isinstance(reply, wire.Refused):
             raise _Miss(reply.reason)
         assert isinstance(reply, wire.Found)
@@ -193,7 +191,7 @@ class Download:
             return b""
         reading = asyncio.ensure_future(stream.read_exact(size))
         try:
-            async with asyncio.timeout(self._stall + size / SLOWEST):
+            async with asyncio.timeout(time_for(size, self._stall)):
                 before = -DRIP
                 while True:
                     done, _ = await asyncio.wait([reading], timeout=self._stall / 2)
