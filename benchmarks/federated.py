@@ -34,13 +34,13 @@ def main() -> None:
         results.unlink(missing_ok=True)
     for clients, params in args.sizes:
         for name in args.systems:
-            if any(key(row) == (name, clients, params) for row in read(results)):
+            if done(latest(results).get((name, clients, params))):
                 continue
             row = measure(name, clients, params, args.rounds)
             with results.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             print(line(row), flush=True)
-    print(table(list(read(results))))
+    print(table(list(latest(results).values())))
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -61,6 +61,16 @@ def size(text: str) -> tuple[int, int]:
 
 def key(row: dict) -> tuple[str, int, int]:
     return row["system"], row["clients"], row["params"]
+
+
+def latest(path: Path) -> dict[tuple[str, int, int], dict]:
+    """The last row of each cell."""
+    return {key(row): row for row in read(path)}
+
+
+def done(row: dict | None) -> bool:
+    """Whether a cell need not be measured again; too little memory will not change."""
+    return row is not None and "memory" in row.get("error", "memory")
 
 
 def read(path: Path) -> Iterator[dict]:

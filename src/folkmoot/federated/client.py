@@ -6,8 +6,9 @@ once. A coordinator that dies is waited for; what was trained meanwhile is deliv
 
 import asyncio
 import contextlib
+import ctypes
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import grpc
 import msgspec
@@ -31,10 +32,15 @@ from folkmoot.federated.participant import (
     encode_figures,
     named,
 )
+from folkmoot.federated.secure.part import SecurePart
 from folkmoot.federated.signing import Identity
 from folkmoot.federated.weights import Weights
 
 _READY = {machine.WAITING: "READY", machine.TRAINING: "TRAINING", machine.DONE: "FINISHED"}
+
+
+#: Of malloc.h.
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +53,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # Only when the coordinator does not tell, or we reach the bucket by another name.
     bucket: str = ""
     bucket_options: dict[str, str] = {}
+    # For secure aggregation: the public key in hex of everybody we agree to be summed with.
+    peers: dict[str, str] = {}
     tls: Tls | None = None
     # Seconds between two attempts to reach a coordinator that does not answer, at the most.
     longest_pause: float = 10.0
@@ -54,7 +62,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 def join(participant: Participant, **settings: Any) -> None:
     """Take part until the federation has finished. Blocks; `settings` as in `Settings`."""
+    keep_freed_memory()
     asyncio.run(take_part(participant, Settings(**settings)))
+
+
+def keep_freed_memory() -> None:
+    """Let a round use the memory that the last one freed.
+
+    The C library gives large blocks back to the system at once, and every round would wait for the
+    system to clear its pages again: a quarter of a light round's time.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # another C library does as it likes
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(M_MMAP_MAX, 0)
+        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 async def take_part(
@@ -75,6 +96,17 @@ async def take_part(
         await line.close()
 
 
+class _Trained(NamedTuple):
+    """What training a round gave, and the model it began with."""
+
+    round: int
+    digest: bytes
+    arrays: Mapping[str, Any]
+    reference: Mapping[str, Any]
+    samples: int
+    history: str
+
+
 class _Part:
     """One participant's part in one federation."""
 
@@ -84,6 +116,9 @@ class _Part:
         self._state = machine.Participant()
         self._heard = machine.Heard("STANDBY", -1)
         self._news = asyncio.Event()
+        self._secure = SecurePart(line, settings.peers)
+        #: The last round trained, kept in case its update has to be masked or sent again.
+        self._trained: _Trained | None = None
         self._training: asyncio.Task[None] | None = None
         #: The last round whose update counted.
         self._delivered = -1
@@ -177,28 +212,42 @@ class _Part:
         start = await self._line.insist(
             "StartTrainingRound", wire.StartTrainingRoundRequest(round=round_)
         )
-        arrays, samples, history = await asyncio.to_thread(self._compute, start)
+        trained = self._trained
+        if trained is None or trained.digest != start.global_digest or trained.round != round_:
+            trained = await asyncio.to_thread(self._compute, start)
         metrics = encode_figures(self._participant.metrics())
-        await self._deliver(round_, arrays, samples, history, metrics)
+        if not start.HasField("fixed_point"):
+            await self._deliver(round_, trained.arrays, trained, metrics)
+            return
+        self._trained = trained
+        await self._secure.deliver(
+            start,
+            trained.arrays,
+            trained.reference,
+            trained.samples,
+            lambda masked: self._deliver(round_, masked, trained, metrics),
+        )
 
-    def _compute(self, start: Any) -> tuple[Mapping[str, Any], int, str]:
+    def _compute(self, start: Any) -> _Trained:
         if start.initial:
-            return named(self._participant.init_weights()), 0, "{}"
+            first = named(self._participant.init_weights())
+            return _Trained(start.round, b"", first, {}, 0, "{}")
         weights = self._weights.read_global(start.round, start.global_digest)
         result = self._participant.train_round(as_given(weights), start.epochs, start.epoch_base)
-        return checked_result(result)
+        arrays, samples, history = checked_result(result)
+        return _Trained(start.round, start.global_digest, arrays, weights, samples, history)
 
     async def _deliver(
-        self, round_: int, arrays: Mapping[str, Any], samples: int, history: str, metrics: str
+        self, round_: int, arrays: Mapping[str, Any], trained: _Trained, metrics: str
     ) -> None:
         id = self._line.participant_id
         digest = await asyncio.to_thread(self._weights.write_update, round_, id, arrays)
         request = wire.EndTrainingRoundRequest(
             participant_id=id,
-            number_samples=samples,
+            number_samples=trained.samples,
             metrics=metrics,
             round=round_,
             digest=digest,
-            history=history,
+            history=trained.history,
         )
         await self._line.insist("EndTrainingRound", request, END_TIMEOUT)

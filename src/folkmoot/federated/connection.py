@@ -78,7 +78,7 @@ class Connection:
             ("grpc.max_reconnect_backoff_ms", round(longest_pause * 1000)),
             ("grpc.keepalive_time_ms", 30_000),
             ("grpc.keepalive_timeout_ms", 10_000),
-            ("grpc.max_receive_message_length", 65_536),
+            ("grpc.max_receive_message_length", 2 << 20),
         ]
         if tls is None:
             self._channel = grpc.aio.insecure_channel(address, options)

@@ -30,6 +30,8 @@ from folkmoot.federated.arrays import ModelFile, save_model
 from folkmoot.federated.combine import combine, lost
 from folkmoot.federated.config import Federation
 from folkmoot.federated.metrics import Meters
+from folkmoot.federated.secure.masks import Mask
+from folkmoot.federated.secure.rounds import SecureRounds
 from folkmoot.federated.store import RoundStore
 
 COMPACT_AT = 128 * 1024
@@ -84,6 +86,9 @@ class Coordinator:
         self._closing: set[asyncio.Task[None]] = set()
         self._tidying = asyncio.Lock()
         self.finished = asyncio.Event()
+        self.secure = SecureRounds(
+            config.run_id, config.secure, lambda: self.state, self.submit, self.log.write, folder
+        )
         self.failure: BaseException | None = None
         self.resumed = bool(self._journal.records)
         try:
@@ -171,6 +176,7 @@ class Coordinator:
                 self._aggregate(effect.keys)
         if self.state.phase == rules.FINISHED:
             self.finished.set()
+        self.secure.observe(effects)
         self._wake_changed(before, event)
         self.meters.observe(self.state)
         self._arm()
@@ -228,9 +234,13 @@ class Coordinator:
         """Make the next global model; a failure of the disk or the bucket is tried again."""
         delay, round_ = 1.0, self.state.round
         while True:
-            started = time.perf_counter()
+            started, residue = time.perf_counter(), None
+            if self.secure.applies():
+                residue = await self.secure.unmask(deliveries)
+                if residue is None:
+                    return
             try:
-                done = await self._combine(deliveries)
+                done = await self._combine(deliveries, residue)
             except (OSError, ValueError) as error:
                 self.log.write(eventlog.AggregationFailed(round_, str(error), delay))
                 if await self._ask_again(deliveries):
@@ -246,11 +256,13 @@ class Coordinator:
             self.meters.aggregated(seconds)
             self.submit(m.Written(round_, done.digest))
             async with self._tidying:
-                await self._tidy(round_)
+                await self._tidy(round_, [delivery.key for delivery in deliveries])
             return
 
-    async def _combine(self, deliveries: list[Delivery]) -> Any:
-        return await self._run(combine, self.config, self.store, self.state, self.seed, deliveries)
+    async def _combine(self, deliveries: list[Delivery], residue: list[Mask] | None) -> Any:
+        return await self._run(
+            combine, self.config, self.store, self.state, self.seed, deliveries, residue
+        )
 
     async def _ask_again(self, deliveries: list[Delivery]) -> bool:
         """Give up updates that cannot be read back; whether there were any."""
@@ -259,10 +271,12 @@ class Coordinator:
             self.submit(m.Lost(tuple(gone)))
         return bool(gone)
 
-    async def _tidy(self, closed: int) -> None:
+    async def _tidy(self, closed: int, used: list[str]) -> None:
         """Forget what the closed round needed; keep the journal short."""
         oldest = closed - self.config.rounds.max_staleness
         await self._run(self.store.forget_round, oldest)
+        if not self.config.bucket.keep_updates:
+            await self._run(self.store.consume, used)
         await self._run(self.store.forget_memory, closed)
         if keep := self.config.bucket.keep_rounds:
             before = self.state.round - keep + 1

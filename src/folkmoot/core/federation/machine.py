@@ -191,11 +191,19 @@ def _quarantined(state: State, event: m.Quarantined, now: int) -> Step:
     return changed, (m.Left(event.id, f"expelled after {strikes} bad updates"),)
 
 
+def _excused(state: State, event: m.Excused, now: int) -> Step:
+    late = [id for id in state.outstanding() if id in event.ids]
+    if state.phase != ROUND or event.round != state.round or not late:
+        return state, ()
+    selected = tuple(id for id in state.selected if id not in late)
+    return replace(state, selected=selected, excused=tuple(sorted({*state.excused, *late}))), ()
+
+
 def _lost(state: State, event: m.Lost, now: int) -> Step:
     kept = {key: d for key, d in state.deliveries.items() if key not in event.keys}
-    if len(kept) == len(state.deliveries):
+    if len(kept) == len(state.deliveries) and not state.excused:
         return state, ()
-    return replace(state, deliveries=kept, closing=()), ()
+    return replace(state, deliveries=kept, closing=(), excused=()), ()
 
 
 def _tick(state: State, event: m.Tick, now: int) -> Step:
@@ -216,6 +224,7 @@ _HANDLERS: dict[type, Callable[[State, Any, int], Step]] = {
     m.Dropped: _dropped,
     m.Delivered: _delivered,
     m.Quarantined: _quarantined,
+    m.Excused: _excused,
     m.Lost: _lost,
     m.Tick: _tick,
     m.Written: _written,
@@ -251,7 +260,7 @@ def _settle(state: State, effects: tuple[m.Effect, ...], now: int, seed: bytes) 
 
 def _top_up(state: State, seed: bytes) -> Step:
     """Ask as many as the round still needs; once it is overdue, stragglers are not counted on."""
-    out = set(state.selected) | set(state.quarantined)
+    out = {*state.selected, *state.quarantined, *state.excused}
     candidates = [id for id in state.members if id not in out]
     counted_on = 0 if state.overdue else sum(1 for _ in state.outstanding())
     missing = state.rules.selection(state.goal) - len(state.deliveries) - counted_on
@@ -330,7 +339,13 @@ def _enter_round(state: State, now: int) -> State:
 def _enter_standby(state: State, now: int) -> State:
     """Selections are void; what was delivered stays, and bad updates may be made good."""
     return replace(
-        _next(state), phase=STANDBY, selected=(), quarantined=(), deadline=None, overdue=False
+        _next(state),
+        phase=STANDBY,
+        selected=(),
+        quarantined=(),
+        excused=(),
+        deadline=None,
+        overdue=False,
     )
 
 
@@ -357,6 +372,7 @@ def _next(state: State) -> State:
         history={key: d for key, d in remembered.items() if d.round >= oldest},
         deliveries={key: d for key, d in state.deliveries.items() if key not in done},
         quarantined=(),
+        excused=(),
         closing=(),
         written=None,
     )
