@@ -26,7 +26,7 @@ from folkmoot.learning import checkpoint, generate, method
 from folkmoot.learning.data import Samples, open_data
 from folkmoot.learning.data.prepare import Prepared, prepare
 from folkmoot.learning.data.tokenizer import Tokenizer, load
-from folkmoot.learning.evaluate import Evaluation
+from folkmoot.learning.evaluate import Evaluation, Score
 from folkmoot.learning.gradients import loss_and_gradients
 from folkmoot.learning.models import build
 from folkmoot.learning.statehash import state_hash
@@ -51,8 +51,7 @@ class Client:
         return self.method.contribute(lambda _: loss_and_gradients(self.model, tokens), step, lr)
 
 
-def main() -> None:
-    options = arguments()
+def main(options: argparse.Namespace, ctrl_c: CtrlC) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     print("Preparing the standard library's source: training and held-out files ...", flush=True)
     using, train, held_out = library_data(options)
@@ -68,12 +67,13 @@ def main() -> None:
         flush=True,
     )
     curve = Curve(dense_bytes=4 * size)
-    reached = learn_together(clients, held_out, steps, options.batch, curve)
-    finish(clients[0], using, reached, curve, options)
+    reached = learn_together(clients, held_out, steps, options.batch, curve, ctrl_c)
+    if reached:
+        finish(clients[0], using, reached, curve, options)
 
 
 def learn_together(
-    clients: list[Client], held_out: Samples, steps: int, batch: int, curve: Curve
+    clients: list[Client], held_out: Samples, steps: int, batch: int, curve: Curve, ctrl_c: CtrlC
 ) -> int:
     """Run the rounds; gives how many were done, fewer than `steps` after Ctrl-C."""
     schedule = Cosine(
@@ -81,7 +81,7 @@ def learn_together(
     )
     delay, done = clients[0].method.delay, 0
     in_flight: list[list[bytes]] = []
-    with Display(steps, curve) as display, CtrlC() as ctrl_c:
+    with Display(steps, curve) as display:
         while done < steps and not ctrl_c.pressed:
             lr = schedule.lr(done)
             made = [client.train(done, len(clients), batch, lr) for client in clients]
@@ -89,15 +89,20 @@ def learn_together(
             if done >= delay:
                 apply(clients, in_flight.pop(0), done - delay, lr)
             curve.add_round(done, made)
-            if done % max(1, steps // 20) == 0 or done == steps - 1:
-                curve.add_score(done, Evaluation(clients[0].model, held_out, 32).finish(32))
+            if done % max(1, steps // 20) == 0:
+                curve.add_score(done, score(clients[0], held_out))
             done += 1
             display.show(done)
         if done < steps:
             display.say("Stopped: keeping what was learnt.")
     for late, payloads in enumerate(in_flight):
         apply(clients, payloads, done - len(in_flight) + late, schedule.lr(done))
+    curve.add_score(done, score(clients[0], held_out))
     return done
+
+
+def score(client: Client, held_out: Samples) -> Score:
+    return Evaluation(client.model, held_out, sequences=32).finish(32)
 
 
 def apply(clients: list[Client], payloads: list[bytes], step: int, lr: float) -> None:
@@ -175,4 +180,6 @@ def arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    chosen = arguments()
+    with CtrlC() as noted:
+        main(chosen, noted)

@@ -75,7 +75,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         "actions": ["Admin", "Read", "Write", "List", "Tagging"],
     }
     (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
-    ports = free_ports(9)
+    ports = free_ports(10)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(weed_command(folder, ports), stdout=log, stderr=log, cwd=folder)
     try:
@@ -94,7 +94,8 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 def weed_command(folder: Path, ports: list[int]) -> list[str]:
     names = ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port",
-             "filer.port.grpc", "s3.port", "s3.port.grpc", "s3.port.iceberg"]  # fmt: skip
+             "filer.port.grpc", "s3.port", "s3.port.grpc", "s3.port.iceberg",
+             "s3.port.lance"]  # fmt: skip
     return [
         str(Path(sys.executable).with_name("weed")), "server", f"-dir={folder}",
         "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", f"-s3.config={folder / 's3.json'}",

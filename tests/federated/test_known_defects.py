@@ -268,7 +268,7 @@ def test_14_a_pickle_is_never_loaded(tmp_path: Path) -> None:
             (a,) = await w.join("a")
             body = pickle.dumps(Trap())
             w.bucket.put(f"0/{a.participant_id}", body)
-            digest = a.identity.public  # any 32 bytes: the body is refused before it matters
+            digest = a.signer.identity.public  # any 32 bytes: the body is refused before it matters
             assert await code_of(a.end(digest)) == Code.DATA_LOSS
             assert not trap.exists()
 

@@ -13,6 +13,7 @@ from together import Folk
         (2, Distro(k=8, treatment="sign", delay=0)),
         (3, Distro(k=8, treatment="adam", delay=1, bits=16, weight_decay=0.1)),
         (7, Distro(k=4, treatment="norm", delay=2)),
+        (3, Distro(k=8, treatment="orthogonal", delay=1)),
     ],
     ids=lambda x: x if isinstance(x, int) else f"{x.treatment}-delay{x.delay}-{x.bits}bit",
 )

@@ -9,6 +9,7 @@ from folkmoot.core.coordinator import messages as m
 from folkmoot.simulate import simulate
 from folkmoot.simulate.audit import Input
 from folkmoot.simulate.invariants import EDGES
+from folkmoot.simulate.member import simulate as simulate_members
 from folkmoot.simulate.run import RunWorld
 
 # Refusals that no world's client, liar or owner has a reason to provoke; transcripts cover them.
@@ -54,3 +55,9 @@ def test_worlds_visit_every_edge_and_provoke_every_refusal_they_can() -> None:
         if edges == EDGES and expected <= reasons.keys():
             return
     raise AssertionError(f"edges {EDGES - edges}, reasons {expected - reasons.keys()}")
+
+
+def test_the_real_clients_machine_lives_in_the_same_worlds() -> None:
+    for seed in range(12):
+        report = simulate_members(seed)
+        assert report.violation is None, f"seed {seed}"

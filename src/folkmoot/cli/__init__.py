@@ -10,7 +10,17 @@ import typer
 
 from folkmoot import __version__
 
-COMMANDS = ("init", "up", "serve", "join", "control", "data", "generate", "federate")
+COMMANDS = (
+    "init",
+    "up",
+    "serve",
+    "join",
+    "control",
+    "federate",
+    "data",
+    "generate",
+    "simulate",
+)
 
 app = typer.Typer(
     name="folkmoot",

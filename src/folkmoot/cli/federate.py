@@ -68,7 +68,8 @@ def join(
     settings = Settings(address=address, run_id=run, identity=str(identity), bucket=bucket, tls=tls)
     with failing(Refused, BucketError, OSError, ValueError, TypeError):
         made = load_participant(participant)()
-        asyncio.run(_until_stopped(take_part(made, settings)))
+        if not asyncio.run(_until_stopped(take_part(made, settings))):
+            raise typer.Exit(130)
     typer.echo("the federation has finished")
 
 
@@ -131,7 +132,7 @@ def key(
     from folkmoot.federated.signing import Identity
 
     with failing(OSError, ValueError):
-        typer.echo(Identity.load(file).participant_id)
+        typer.echo(Identity.load(file).public.hex())
 
 
 def load_participant(name: str) -> Any:
@@ -170,16 +171,18 @@ async def _up(config: Any, participant: str, count: int) -> None:
     async with serving(config) as server:
         typer.echo(f"{config.run_id} at {server.address} with {count} participants")
         people = [await _spawn(config, server.address, participant, i) for i in range(count)]
+        ended = asyncio.gather(*(process.wait() for process in people))
         try:
             if await _until_stopped(server.finished()):
-                await server.farewell()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.shield(ended), 30)
                 last = server.coordinator.state.round
                 typer.echo(f"finished; the model is {config.bucket.url}/{last}/global")
         finally:
             for process in people:
                 with contextlib.suppress(ProcessLookupError):
                     process.terminate()
-            await asyncio.gather(*(process.wait() for process in people))
+            await ended
 
 
 async def _spawn(config: Any, address: str, participant: str, number: int) -> Any:

@@ -65,6 +65,7 @@ async def _join(
     from folkmoot.client import events
     from folkmoot.client.learner import Learner
     from folkmoot.client.member import Member
+    from folkmoot.client.served_data import SCHEME, ServedFile
     from folkmoot.core.identity import gossip_topic, short
     from folkmoot.exchange.bucket import open_object
     from folkmoot.exchange.peer import Peer, PeerConfig
@@ -77,7 +78,14 @@ async def _join(
     authority = ServerAuthority(address, run_id, identity, tls)
     typer.echo(f"client {short(identity.public)} joins run '{run_id}' at {address}")
     state = await anext(authority.watch())
-    learner = await asyncio.to_thread(Learner, state.run, open_object)
+    loop = asyncio.get_running_loop()
+
+    def open_url(url: str) -> Any:
+        if url.startswith(SCHEME):
+            return ServedFile(authority, url.removeprefix(SCHEME), loop)
+        return open_object(url)
+
+    learner = await asyncio.to_thread(Learner, state.run, open_url)
     await asyncio.to_thread(learner.rehearse)
     config = PeerConfig(bind=bind, relays=relays)
     async with await Peer.open(identity.private, gossip_topic(run_id), config) as peer:

@@ -24,6 +24,10 @@ def serve(
         Path | None,
         typer.Option(help="File of public keys (hex, one a line) that may join; else anyone may."),
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder of token files for clients without data (urls 'run:NAME')."),
+    ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM) to serve TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
     tls_client_ca: Annotated[
@@ -47,7 +51,7 @@ def serve(
             raise ValueError("TLS needs both --tls-cert and --tls-key")
         tls = ServerTls(tls_cert, tls_key, tls_client_ca) if tls_cert and tls_key else None
         folder = state or Path("out") / run.run_id / "server"
-        asyncio.run(_serve(run, folder, listen, _keys(allow), tls))
+        asyncio.run(_serve(run, folder, listen, _keys(allow), tls, data))
 
 
 def _keys(file: Path | None) -> frozenset[bytes]:
@@ -60,7 +64,14 @@ def _keys(file: Path | None) -> frozenset[bytes]:
         raise ValueError(f"{file}: not a list of public keys in hex: {error}") from None
 
 
-async def _serve(run: Any, folder: Path, address: str, allowed: frozenset[bytes], tls: Any) -> None:
+async def _serve(
+    run: Any,
+    folder: Path,
+    address: str,
+    allowed: frozenset[bytes],
+    tls: Any,
+    data: Path | None,
+) -> None:
     from folkmoot.authority.server.serve import listen
     from folkmoot.authority.server.service import Access
     from folkmoot.authority.signing import Identity
@@ -74,7 +85,7 @@ async def _serve(run: Any, folder: Path, address: str, allowed: frozenset[bytes]
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     journal = folder / "run.journal"
     async with listen(
-        run, journal, address, access, tls, lambda effect, now: log.write(effect)
+        run, journal, address, access, tls, lambda effect, now: log.write(effect), data
     ) as server:
         host = address.rpartition(":")[0]
         (folder / "address").write_text(f"{host}:{server.port}\n")

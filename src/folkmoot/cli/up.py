@@ -80,10 +80,10 @@ def sum_up(picture: Any, folder: Path, run: Any) -> None:
     typer.echo(f"  learnt    {tokens:,} tokens in {picture.seconds:.0f} s")
     hashes = {c.hash for c in picture.clients.values() if c.hash and c.state == "ended"}
     typer.echo(f"  model     {', '.join(sorted(h[:16] for h in hashes)) or 'unknown'}")
-    sent = sum(c.sent for c in picture.clients.values())
-    results = sum(c.results_sent for c in picture.clients.values())
-    if results:
-        typer.echo(f"  network   {sent:,} bytes sent, {sent / results:.2f}x the results in them")
+    sent = sum(c.round_sent for c in picture.clients.values())
+    least = sum(c.round_results for c in picture.clients.values())
+    if least:
+        typer.echo(f"  network   {sent:,} bytes sent in rounds, {sent / least:.2f}x the least")
     if picture.checkpoint:
         typer.echo(f"  stored    {picture.checkpoint}")
     plot = folder / "loss.png"

@@ -92,7 +92,7 @@ class Member:
         self._payloads: dict[bytes, tuple[int, bytes]] = {}  # (round, bytes) by commitment
         self._messages: dict[bytes, Message] = {}
         self._shared: SharedModel | None = None
-        self._results_sent = 0
+        self._account_before = (-1, 0, 0)  # epoch, bytes sent, least possible
         self._holds = False
         self._evaluations: tuple[tuple[str, float], ...] = ()
 
@@ -386,12 +386,18 @@ class Member:
         number = self._round(result.epoch, result.height)
         payload = self._payloads[result.commitment][1]
         self.peer.publish(number, msgspec.msgpack.encode(result), payload)
-        self._results_sent += len(payload) * len(self.peer.neighbours())
-        sent = received = 0
+        self._account(result, len(payload) * len(self.peer.neighbours()))
+
+    def _account(self, result: Result, due: int) -> None:
+        """Say what the network carried since the last round of this epoch."""
+        sent, received = self.authority.traffic()
         for traffic in self.peer.traffic().values():
             sent += traffic.sent
             received += traffic.received
-        self.emit(events.Traffic(result.epoch, result.height, sent, received, self._results_sent))
+        epoch, before, owed = self._account_before
+        known = (sent - before, owed) if epoch == result.epoch else (0, 0)
+        self._account_before = (result.epoch, sent, due)
+        self.emit(events.Traffic(result.epoch, result.height, sent, received, *known))
 
     async def _fetch(self, result: Result) -> None:
         message = self._messages.pop(result.commitment, None)

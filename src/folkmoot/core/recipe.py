@@ -31,7 +31,7 @@ class Distro(msgspec.Struct, frozen=True, kw_only=True, tag="distro", forbid_unk
     bits: Literal[1, 16] = 1
     """Bits per amplitude: 1 sends the sign, 16 a bfloat16."""
     momentum: Decay = 0.95
-    treatment: Literal["sign", "adam", "norm"] = "sign"
+    treatment: Literal["sign", "adam", "norm", "orthogonal"] = "orthogonal"
     """What is done with the decoded aggregate before it is stepped along (see learning/distro)."""
     beta2: Decay = 0.95
     """Decay of the second moment (treatment `adam`)."""
@@ -85,8 +85,8 @@ class SparseLoCo(
     weight_decay: NonNegative = 0.1
     outer_lr: Positive = 1.0
     error_decay: Decay = 0.95
-    k: Annotated[int, Meta(ge=1, le=65536)] = 64
-    """Values sent per chunk of 4,096."""
+    k: Annotated[int, Meta(ge=1, le=64)] = 1
+    """Values sent per chunk of 64, a byte each."""
 
 
 Recipe = Distro | Dense | DiLoCo | SparseLoCo

@@ -13,6 +13,7 @@ and `_async`; both are safe to call from many threads or tasks.
 """
 
 import contextlib
+import os
 from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -110,12 +111,20 @@ class Bucket:
     def stream(self, key: str, limit: int, chunk: int = PART) -> Iterator[bytes]:
         """The object in chunks of about `chunk` bytes, for what should not be in memory."""
         with self._translated(key):
+            if self.folder is not None:
+                yield from self._file(self.folder, key, limit, chunk)
+                return
             found = obstore.get(self._store, checked_key(self.url, key))
             self._bound(key, found.meta["size"], limit)
             yield from map(bytes, found.stream(min_chunk_size=chunk))
 
     async def stream_async(self, key: str, limit: int, chunk: int = PART) -> AsyncIterator[bytes]:
         with self._translated(key):
+            if self.folder is not None:
+                pieces = self._file(self.folder, key, limit, chunk)
+                while piece := await in_thread(next, pieces, b""):
+                    yield piece
+                return
             found = await obstore.get_async(self._store, checked_key(self.url, key))
             self._bound(key, found.meta["size"], limit)
             async for piece in found.stream(min_chunk_size=chunk):
@@ -243,6 +252,16 @@ class Bucket:
             if is_broken_off(error):
                 raise BrokenOff(self.url, key, "the transfer broke off") from error
             raise BucketError(self.url, key, first_line(error)) from error
+
+    def _file(self, folder: Path, key: str, limit: int, chunk: int) -> Iterator[bytes]:
+        """A file in chunks; obstore reads one in pieces of 8 kB, ten times slower."""
+        path = folder / checked_key(self.url, key)
+        if not path.is_file():
+            raise FileNotFoundError(path)
+        with path.open("rb", buffering=0) as file:
+            self._bound(key, os.fstat(file.fileno()).st_size, limit)
+            while piece := file.read(chunk):
+                yield piece
 
     def _bound(self, key: str, size: int, limit: int) -> None:
         if size > limit:

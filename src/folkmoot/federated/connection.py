@@ -15,7 +15,7 @@ import grpc.aio
 import msgspec
 
 from folkmoot.federated import wire
-from folkmoot.federated.signing import Identity
+from folkmoot.federated.signing import Identity, Signer
 
 Code = grpc.StatusCode
 #: What a lost connection, a coordinator that is starting, or an overloaded one looks like.
@@ -70,7 +70,8 @@ class Connection:
         tls: Tls | None = None,
         longest_pause: float = 10.0,
     ) -> None:
-        self.run_id, self.identity, self.longest_pause = run_id, identity, longest_pause
+        self.run_id, self.longest_pause = run_id, longest_pause
+        self.signer = Signer(identity)
         options = [
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.min_reconnect_backoff_ms", 100),
@@ -103,7 +104,7 @@ class Connection:
     async def call(self, method: str, request: Any, limit: float = CALL_TIMEOUT) -> Any:
         """One attempt, signed for the present session. Raises `grpc.aio.AioRpcError`."""
         request.run_id = self.run_id
-        self.identity.sign(method, request, self.session)
+        self.signer.sign(method, request, self.session)
         return await self._calls[method](request, timeout=limit)
 
     async def insist(self, method: str, request: Any, limit: float = CALL_TIMEOUT) -> Any:
@@ -141,7 +142,7 @@ class Connection:
                 answer = await self.call("Rendezvous", wire.RendezvousRequest())
         except grpc.aio.AioRpcError as error:
             if error.code() == Code.UNAUTHENTICATED:
-                self.identity.leap()
+                self.signer.leap()
                 return False
             if error.code() in PASSING:
                 return False

@@ -18,7 +18,8 @@ class ClientPicture(msgspec.Struct):
     tokens_per_second: int = 0
     sent: int = 0
     received: int = 0
-    results_sent: int = 0
+    round_sent: int = 0
+    round_results: int = 0
     rounds: int = 0
     hash: str = ""
     loaded: str = ""
@@ -117,7 +118,8 @@ class Picture:
                 self.held_out[event["step"]] = event["loss"]
             case "Traffic":
                 client.sent, client.received = event["sent"], event["received"]
-                client.results_sent = event["results_sent"]
+                client.round_sent += event["round_sent"]
+                client.round_results += event["round_results"]
             case "ModelLoaded":
                 client.loaded, client.hash = event["source"], event["hash"]
                 if event["source"] in ("peers", "storage"):

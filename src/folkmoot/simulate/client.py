@@ -37,6 +37,7 @@ class Standing(NamedTuple):
 
 class Client(Node):
     honest = True
+    wants_answers = False  # whether the coordinator should say what became of each message
 
     def __init__(
         self,
@@ -236,6 +237,14 @@ class Client(Node):
             self.network.send(self, peer, peer.given_model, name, self.history[name])
         elif what == "payload" and name in self.payloads:
             self.network.send(self, peer, peer.given_payload, name)
+
+    def asked_result(self, peer: Client, key: tuple[int, int], trainer: bytes) -> None:
+        commitment = self.results.get(key, {}).get(trainer)
+        if commitment is not None:
+            self.network.send(self, peer, peer.hear, key, trainer, commitment)
+
+    def answered(self, message: m.AnyMessage, reason: m.Reason | None = None) -> None:
+        """The coordinator took a message, or refused it."""
 
     def given_model(self, name: bytes, model: Model) -> None:
         view = self.view

@@ -50,11 +50,11 @@ class Committees:
         return [state.place(round_, proof.index) for proof in proofs if proof.witness]
 
     def shares(self, state: Coordinator, round_: Round) -> list[tuple[int, Share]]:
-        """(place, samples) of everyone who has work in a round."""
+        """(place, samples) of everyone who has work, in the order in which results are learnt."""
         known = self._shares.get(round_.seed)
         if known is None or known[0].spans != round_.spans or known[0].absent != round_.absent:
             rows = state.assignment(round_).shares()
-            shares = [(state.place(round_, index), share) for index, share in rows]
+            shares = sorted((state.place(round_, index), share) for index, share in rows)
             known = self._shares[round_.seed] = (round_, shares)
         return known[1]
 

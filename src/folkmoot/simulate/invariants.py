@@ -206,7 +206,9 @@ def only_idle_clients_are_unhealthy(audit: Audit, step: Step) -> str | None:
     for effect in step.effects:
         if isinstance(effect, m.ClientRemoved) and effect.why is Left.Unhealthy:
             at = step.before.find(effect.id)
-            if (at, Left.Unhealthy) not in step.before.epoch.leaving:
+            # The accusation may itself come when the round is over, and close it.
+            now = effect.id in getattr(step.message, "unhealthy", ()) and at in audit.blamed
+            if not now and (at, Left.Unhealthy) not in step.before.epoch.leaving:
                 return f"{short(effect.id)} was removed without a mark"
     return None
 

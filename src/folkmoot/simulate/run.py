@@ -49,7 +49,7 @@ def draw_run(loop: Loop, clients: int) -> Run:
 
 
 class RunWorld:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, honest: type[Client] = Client) -> None:
         self.loop = Loop(seed)
         random = self.loop.random
         count = random.randint(3, 7)
@@ -61,7 +61,7 @@ class RunWorld:
         liars = random.choice((0, 0, 1, 2, 2))
         self.peers: dict[bytes, Client] = {}
         for at in range(count):
-            kind = Liar if at < liars else Client
+            kind = Liar if at < liars else honest
             identity = random.randbytes(32)
             self.peers[identity] = kind(
                 self.loop, self.network, self.shell, self.audit, self.peers, identity
@@ -94,9 +94,9 @@ class RunWorld:
             raise Violation("a_run_ends_at_its_last_step", f"at {audit.state.progress}")
 
 
-def simulate(seed: int) -> Report:
-    """Play the world of a seed."""
-    world = RunWorld(seed)
+def simulate(seed: int, honest: type[Client] = Client) -> Report:
+    """Play the world of a seed, with this kind of honest client."""
+    world = RunWorld(seed, honest)
     violation = None
     try:
         world.play()

@@ -44,12 +44,21 @@ class Shell(Node):
     def receive(self, origin: Client, message: m.AnyMessage) -> None:
         """A signed message; `origin` is whose signature it carries."""
         self.connected[origin.id] = origin
+        effects: tuple[m.Effect, ...] = ()
         if getattr(message, "sender", b"") == origin.id and self._plausible(message):
-            self.submit(message)
+            effects = self.submit(message)
+        if self.up and origin.wants_answers:
+            refused = [e.reason for e in effects if isinstance(e, m.Refused)]
+            self.network.send(self, origin, origin.answered, message, *refused)
         if self.up and isinstance(message, m.HealthCheck | m.Join):
             self._tell(origin)
 
-    def submit(self, message: m.AnyMessage) -> None:
+    def show(self, origin: Client) -> None:
+        """A client asks for the state."""
+        self.connected[origin.id] = origin
+        self._tell(origin)
+
+    def submit(self, message: m.AnyMessage) -> tuple[m.Effect, ...]:
         before = self.audit.state
         effects = self.audit.submit(self.loop.now, self.loop.random.getrandbits(64), message)
         if self.audit.state is not before:
@@ -57,10 +66,11 @@ class Shell(Node):
         if any(isinstance(effect, m.StateChanged) for effect in effects):
             if self.die_before_sending:
                 self.crash()
-                return
+                return effects
             for client in self.connected.values():
                 self._tell(client)
         self._plan_tick()
+        return effects
 
     def _plausible(self, message: Any) -> bool:
         """What the machine leaves to its shell: that a checkpoint is where its message says."""

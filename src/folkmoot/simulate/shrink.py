@@ -30,9 +30,9 @@ def shrink(text: str) -> str:
         log = list(found.log)
     if found.invariant not in _NEED_THE_WORLD:
         log = _without(whole, log, found.invariant)
-    again = replay(Transcript(whole.run, log))
+    again = replay(Transcript(whole.run, log, only=found.invariant))
     assert again is not None
-    return str(Transcript(whole.run, again.log, f"{title} (shortened)"))
+    return str(Transcript(whole.run, again.log, f"{title} (shortened)", found.invariant))
 
 
 def _said_nothing(entry: Input | AnyFact) -> bool:
@@ -40,7 +40,7 @@ def _said_nothing(entry: Input | AnyFact) -> bool:
 
 
 def _fails(whole: Transcript, log: Log, invariant: str) -> bool:
-    found = replay(Transcript(whole.run, log))
+    found = replay(Transcript(whole.run, log, only=invariant))
     return found is not None and found.invariant == invariant
 
 

@@ -1,6 +1,7 @@
 """A failing world as text that a test can replay: messages in, effects out, and the facts between.
 
     run {...}                      the configuration, as JSON
+    only name                      check this invariant alone: messages were left out
     > now seed {...}               a message, as JSON
     <     {...}                    an effect of it
     * {...}                        a fact about the world
@@ -28,8 +29,11 @@ _run = msgspec.json.Decoder(Run)
 class Transcript:
     """What was said and done, in order."""
 
-    def __init__(self, run: Run, log: Iterable[Input | AnyFact], title: str = "") -> None:
+    def __init__(
+        self, run: Run, log: Iterable[Input | AnyFact], title: str = "", only: str = ""
+    ) -> None:
         self.run = run
+        self.only = only
         self.log = list(log)
         self.title = title
 
@@ -39,6 +43,7 @@ class Transcript:
 
     def __str__(self) -> str:
         lines = [f"# {self.title}", f"run {_json(self.run)}"]
+        lines += [f"only {self.only}"] if self.only else []
         for entry in self.log:
             if isinstance(entry, Input):
                 lines.append(f"> {entry.now} {entry.seed} {_json(entry.message)}")
@@ -50,28 +55,32 @@ class Transcript:
 
 def parse(text: str) -> Transcript:
     """A transcript from its text; effects are for people and are found again by replaying."""
-    run = None
+    run, only = None, ""
     log: list[Input | AnyFact] = []
     for line in map(str.strip, text.strip().splitlines()):
         mark, _, rest = line.partition(" ")
         if mark == "run":
             run = _run.decode(rest)
+        elif mark == "only":
+            only = rest
         elif mark == ">":
             now, seed, message = rest.split(" ", 2)
             log.append(Input(int(now), int(seed), _message.decode(message), ()))
         elif mark == "*":
             log.append(_fact.decode(rest))
         elif mark not in ("<", "#", ""):
-            raise ValueError(f"a transcript's lines begin with run, >, <, * or #, not {mark!r}")
+            raise ValueError(
+                f"a transcript's lines begin with run, only, >, <, * or #, not {mark!r}"
+            )
     if run is None:
         raise ValueError("a transcript needs a line 'run {...}' with the configuration")
-    return Transcript(run, log)
+    return Transcript(run, log, only=only)
 
 
 def replay(transcript: str | Transcript) -> Violation | None:
     """Feed a transcript to the machine; the violation it ends in, if it still does."""
     found = parse(transcript) if isinstance(transcript, str) else transcript
-    audit = Audit(found.run)
+    audit = Audit(found.run, found.only)
     try:
         for entry in found.log:
             if isinstance(entry, Input):

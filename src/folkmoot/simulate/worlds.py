@@ -12,8 +12,9 @@ from multiprocessing import get_context
 from folkmoot.simulate.report import Report
 
 WORLDS = {
-    "federation": "folkmoot.simulate.federation",
     "run": "folkmoot.simulate.run",
+    "client": "folkmoot.simulate.member",
+    "federation": "folkmoot.simulate.federation",
 }
 CHUNK = 25
 

@@ -2,15 +2,13 @@
 
 import asyncio
 import os
-import sys
-from pathlib import Path
 
 import pytest
 from blake3 import blake3
 
-from exchange.peer.provider import known_bytes
+from exchange.peer.provider import end, known_bytes, start_provider
 from exchange.peer.rogue import Rogue, a_rogue_among, read
-from exchange.peer.world import TOPIC, members, open_peer, run, told
+from exchange.peer.world import members, open_peer, run, told
 from folkmoot.core.content import PIECE, content_name, piece_hashes
 from folkmoot.exchange.peer import Misbehaved, Peer, PeerConfig, Unavailable, wire
 from folkmoot.exchange.peer.pieces import Pieces
@@ -138,7 +136,7 @@ async def _answer_with(rogue: Rogue, *data: bytes) -> None:
     await rogue.connection.closed()
 
 
-CONTENT = os.urandom(2 * PIECE)
+CONTENT = known_bytes(2 * PIECE)[: 2 * PIECE]
 NAME = content_name(CONTENT, blake3)
 HASHES = piece_hashes(memoryview(CONTENT), blake3)
 
@@ -153,6 +151,7 @@ HASHES = piece_hashes(memoryview(CONTENT), blake3)
         (b"\xff\xff\xff\xff", "at most"),
         (b"\x03\x00\x00\x00abc", "cannot be read"),
     ],
+    ids=["hashes", "size", "too large", "another kind", "too long", "garbage"],
 )
 def test_a_false_outline_is_refused_before_any_content(answer: bytes, why: str) -> None:
     async def test() -> None:
@@ -206,17 +205,8 @@ def test_when_a_provider_is_killed_another_goes_on_where_it_stopped(
     async def test() -> None:
         here = await open_peer(PeerConfig(stall=1.0))
         backup = await open_peer()
-        provider = Path(__file__).with_name("provider.py")
-        secret, member = os.urandom(32).hex(), here.id.hex()
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, str(provider), secret, TOPIC.hex(), str(size), member),
-            here.address.hex(),
-            stdout=asyncio.subprocess.PIPE,
-        )
+        process, killed, address = await start_provider(here, size)
         try:
-            assert process.stdout is not None
-            line = (await process.stdout.readline()).split()
-            killed, address = (bytes.fromhex(word.decode()) for word in line)
             both = {killed: address, backup.id: backup.address}
             await here.members(both)
             await backup.members({here.id: here.address})
@@ -231,9 +221,7 @@ def test_when_a_provider_is_killed_another_goes_on_where_it_stopped(
             assert brought == -(-len(content) // PIECE)
             assert here.traffic()[backup.id].received < 0.75 * size
         finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+            await end(process)
             await here.close()
             await backup.close()
 

@@ -53,7 +53,7 @@ def test_contributions_look_ahead_and_application_agree(k, bits, threads):
         backend.put_back(plan, m, *flying[0], DECAY)
     assert torch.equal(*weights)
     assert torch.equal(*held)
-    for treatment in ("sign", "adam", "norm"):
+    for treatment in ("sign", "adam", "norm", "orthogonal"):
         how = stepping(Distro(treatment=treatment, weight_decay=0.1), 3, 3, 0.01)
         second = [torch.full((plan.size,), 0.5) if treatment == "adam" else None for _ in "ab"]
         for backend, w, v in zip((pure, native), weights, second, strict=True):
@@ -82,5 +82,7 @@ def test_one_payload_of_ones_steps_by_the_learning_rate():
     payload = native.pack(plan, np.zeros(1, np.int32), np.array([-3.0], np.float32))
     for backend in (pure, native):
         weights = torch.zeros(plan.size)
-        backend.apply(plan, weights, [payload] * 2, None, stepping(Distro(), 2, 1, 0.25))
+        backend.apply(
+            plan, weights, [payload] * 2, None, stepping(Distro(treatment="sign"), 2, 1, 0.25)
+        )
         assert (weights == 0.25).all()

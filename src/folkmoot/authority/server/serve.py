@@ -44,10 +44,11 @@ async def listen(
     access: Access,
     tls: ServerTls | None = None,
     listener: Listener | None = None,
+    data: Path | None = None,
 ) -> AsyncIterator[Listening]:
     """A run served at `address` (host:port, port 0 for any) while the block lasts."""
     keeper = Keeper(run, journal, listener)
-    service = Service(keeper, access)
+    service = Service(keeper, access, data)
     server = grpc.aio.server(
         options=[
             ("grpc.max_receive_message_length", wire.MAX_REQUEST),

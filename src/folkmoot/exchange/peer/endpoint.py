@@ -1,6 +1,7 @@
 """Bind an iroh endpoint as the configuration says, and say where it can be reached."""
 
 import asyncio
+import socket
 
 from iroh import (
     Endpoint,
@@ -27,7 +28,7 @@ async def bind(secret: bytes, config: PeerConfig) -> Endpoint:
     builder.relay_mode(_relay_mode(config.relays))
     try:
         builder.bind_addr(config.bind)
-        if config.bind.startswith("127."):
+        if config.bind.startswith("127.") and _has_ipv6_loopback():
             # Unless told, it would also listen on every IPv6 address of the machine.
             builder.bind_addr("[::1]:0")
         builder.alpns([ALPN])
@@ -41,6 +42,16 @@ async def bind(secret: bytes, config: PeerConfig) -> Endpoint:
     for external in config.advertise:
         await endpoint.add_external_addr(external)
     return endpoint
+
+
+def _has_ipv6_loopback() -> bool:
+    """Many containers have none."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
 
 
 def _relay_mode(relays: tuple[str, ...]) -> RelayMode:

@@ -15,7 +15,7 @@ from iroh import BiStream, IrohError
 from folkmoot.core.content import PIECE, piece_count
 from folkmoot.exchange.peer import wire
 from folkmoot.exchange.peer.config import PeerConfig
-from folkmoot.exchange.peer.link import Link, read_frame
+from folkmoot.exchange.peer.link import Link, read_frame, time_for
 from folkmoot.exchange.peer.rpc import Answers, NoAnswer, Refusal
 from folkmoot.exchange.peer.store import Store
 from folkmoot.exchange.peer.trouble import in_words
@@ -30,15 +30,15 @@ async def serve(
 ) -> None:
     """Answer one request of a member."""
     try:
-        async with asyncio.timeout(config.stall):
-            body = await read_frame(stream.recv(), config.call_limit, None)
+        stall = config.stall
+        body = await read_frame(stream.recv(), config.call_limit, stall, wait=stall)
         request = wire.decode_request(body)
         if isinstance(request, wire.Get):
             await _send_content(stream, request, store, config)
         else:
             assert isinstance(request, wire.Call)
             reply = await _reply(link.peer, request, answers, config)
-            async with asyncio.timeout(_time_for(len(reply), config)):
+            async with asyncio.timeout(time_for(len(reply), config.stall)):
                 await stream.send().write_all(reply)
         await stream.send().finish()
     except TimeoutError:
@@ -55,7 +55,7 @@ async def _send_content(stream: BiStream, get: wire.Get, store: Store, config: P
     outline = held.hashes if get.outline else b""
     await stream.send().write_all(wire.encode(wire.Found(len(held.data), outline)))
     for index in range(get.start, min(get.stop, piece_count(len(held.data)))):
-        async with asyncio.timeout(_time_for(PIECE, config)):
+        async with asyncio.timeout(time_for(PIECE, config.stall)):
             await stream.send().write_all(held.piece(index))
 
 
@@ -76,11 +76,6 @@ async def _reply(asker: bytes, call: wire.Call, answers: Answers, config: PeerCo
     return reply
 
 
-def _time_for(size: int, config: PeerConfig) -> float:
-    """Slow lines are welcome down to 20 KB/s."""
-    return config.stall + size / 20_000
-
-
 async def _abandon(stream: BiStream) -> None:
     for half in (stream.send().reset, stream.recv().stop):
         with suppress(IrohError):  # it may be closed already
@@ -91,7 +86,6 @@ async def _abandon(stream: BiStream) -> None:
 async def request(link: Link, frame: wire.Frame) -> AsyncIterator[BiStream]:
     """A stream on which `frame` was sent; abandoned when the block ends early."""
     stream = await link.open()
-    link.busy += 1
     try:
         await stream.send().write_all(wire.encode(frame))
         await stream.send().finish()
@@ -99,15 +93,13 @@ async def request(link: Link, frame: wire.Frame) -> AsyncIterator[BiStream]:
     except BaseException:
         await asyncio.shield(_abandon(stream))
         raise
-    finally:
-        link.busy -= 1
 
 
 async def call(link: Link, name: str, payload: bytes, seconds: float, limit: int) -> bytes:
     """The encoded answer of a member; raises Refusal or NoAnswer."""
     try:
         async with asyncio.timeout(seconds), request(link, wire.Call(name, payload)) as stream:
-            reply = wire.decode_call_reply(await read_frame(stream.recv(), limit, None))
+            reply = wire.decode_call_reply(await read_frame(stream.recv(), limit, seconds))
     except TimeoutError as error:
         raise NoAnswer(f"no answer to {name!r} within {seconds:g} s") from error
     except IrohError as error:

@@ -63,7 +63,7 @@ class SecurePart:
         upload: Upload,
     ) -> Any:
         """One attempt: the answer that ended it."""
-        own, key = self._line.participant_id, self._line.identity
+        own, key = self._line.participant_id, self._line.signer.identity
         context = attempt_context(self._line.run_id, start.round, attempt)
         member = Member(own, key.private_key, context, secrets.token_bytes, self._known)
 

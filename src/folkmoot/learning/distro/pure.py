@@ -10,8 +10,9 @@ import torch
 
 from folkmoot.learning.distro import wire
 from folkmoot.learning.distro.dct import dct_chunks, idct_chunks
+from folkmoot.learning.distro.orthogonal import orthogonal
 from folkmoot.learning.distro.plan import Group, Plan, Slot, as_matrices
-from folkmoot.learning.distro.treatment import NORM, Stepping, inverse_rms, treat
+from folkmoot.learning.distro.treatment import NORM, ORTHOGONAL, Stepping, inverse_rms, treat
 from folkmoot.learning.distro.wire import Floats, Indices, check_body, pack
 
 __all__ = ["apply", "check_body", "compress", "look_ahead", "pack", "put_back"]
@@ -113,10 +114,11 @@ def apply(
     total.mul_(s.share)
     rms = _inverse_rms(plan, total) if s.treatment == NORM else None
     for number, g in enumerate(plan.groups):
-        x = idct_chunks(_coefficients(total, g).view(g.count, g.w, g.h))
+        c = _coefficients(total, g).view(g.count, g.w, g.h)
+        x = idct_chunks(orthogonal(c) if s.treatment == ORTHOGONAL else c)
         held = None if second is None else _coefficients(second, g).view(g.count, g.h, g.w)
         scale = None if rms is None else rms[g.first : g.first + g.count].view(-1, 1, 1)
-        u = treat(s, x, held, scale)
+        u = x if s.treatment == ORTHOGONAL else treat(s, x, held, scale)
         scatter(plan, weights, number, gather(plan, weights, number) * s.keep - u * s.lr)
 
 

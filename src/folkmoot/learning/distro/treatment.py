@@ -5,6 +5,8 @@ Every client decodes the same aggregate x, so this costs nothing on the wire:
     sign   u = sign(x), as in the public design
     adam   v = β₂ v + (1 − β₂) x²;  u = x / (√(v / (1 − β₂ᵗ)) + ε)
     norm   u = x / rms(x over the whole parameter)
+    orthogonal   u = x with equal singular values, chunk by chunk, made before the inverse transform
+                 (orthogonal.py); `treat` has then nothing left to do
 
 and then w = (1 − lr · weight_decay) · w − lr · u. The operations are written once here, in an order
 that native.py follows; scalars are rounded to float32 before use, so both give the same bits.
@@ -20,8 +22,8 @@ import torch
 from folkmoot.core.recipe import Distro
 from folkmoot.learning.distro.plan import Plan
 
-SIGN, ADAM, NORM = 0, 1, 2
-NUMBER = {"sign": SIGN, "adam": ADAM, "norm": NORM}
+SIGN, ADAM, NORM, ORTHOGONAL = range(4)
+NUMBER = {"sign": SIGN, "adam": ADAM, "norm": NORM, "orthogonal": ORTHOGONAL}
 
 
 class Stepping(msgspec.Struct, frozen=True):
@@ -70,10 +72,14 @@ def treat(
         return x * inverse_rms
     assert second is not None
     second.mul_(s.beta2).add_((x * x) * s.fresh)
-    # torch's float32 root goes through a vector library that rounds some results the other way;
-    # taken in float64 and rounded once, it is the correctly rounded one everywhere.
-    root = torch.sqrt((second * s.unbias).double()).float()
-    return x / (root + s.eps)
+    return x / (_root(second * s.unbias) + s.eps)
+
+
+def _root(x: torch.Tensor) -> torch.Tensor:
+    """The correctly rounded square root. torch's own in float32 goes through a vector library that
+    rounds some results the other way; in float64, rounded once, it is exact."""
+    wide = x.cpu() if x.device.type == "mps" else x  # that device has no float64
+    return torch.sqrt(wide.double()).float().to(x.device)
 
 
 def inverse_rms(plan: Plan, squares: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:

@@ -1,0 +1,78 @@
+"""The table and the plot of benchmarks/learning_curves.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Protocol
+
+
+class Outcome(Protocol):
+    @property
+    def row(self) -> str: ...
+    @property
+    def lr(self) -> float: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def points(self) -> list[tuple[int, float]]: ...
+    @property
+    def loss(self) -> float: ...
+    @property
+    def bytes_per_token(self) -> float: ...
+    @property
+    def dense_ratio(self) -> float: ...
+
+
+BASELINE = "AdamW"
+
+
+def report(
+    outcomes: Sequence[Outcome], names: Sequence[str], rates: Mapping[str, float], out: Path
+) -> str:
+    """Markdown; also written to `out`, beside the plot."""
+    chosen = {n: [o for o in outcomes if o.row == n and abs(o.lr - rates[n]) < 1e-9] for n in names}
+    baseline = {o.seed: o.loss for o in chosen.get(BASELINE, [])}
+    lines = [
+        "| method | lr | bytes per token | below dense | loss | ratio to AdamW | seeds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [_line(n, chosen[n], rates[n], baseline) for n in names if chosen[n]]
+    table = "\n".join(lines)
+    (out / "table.md").write_text(table + "\n")
+    _plot([chosen[n] for n in names if chosen[n]], out / "learning.png")
+    return f"{table}\n\nplot: {out / 'learning.png'}"
+
+
+def _line(name: str, runs: Sequence[Outcome], rate: float, baseline: Mapping[int, float]) -> str:
+    ratios = [o.loss / baseline[o.seed] for o in runs if o.seed in baseline]
+    spread = f" ± {stdev(ratios):.3f}" if len(ratios) > 1 else ""
+    ratio = f"{mean(ratios):.3f}{spread}" if ratios else "-"
+    loss = mean(o.loss for o in runs)
+    return (
+        f"| {name} | {rate:.2g} | {runs[0].bytes_per_token:,.3g} | {runs[0].dense_ratio:,.0f}× |"
+        f" {loss:.3f} | {ratio} | {len(runs)} |"
+    )
+
+
+def _plot(rows: Sequence[Sequence[Outcome]], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+    colours = pyplot.get_cmap("tab20").colors  # type: ignore[attr-defined]
+    for colour, runs in zip(colours, rows, strict=False):
+        tokens = [at / 1e6 for at, _ in runs[0].points]
+        losses = zip(*([y for _, y in o.points] for o in runs), strict=True)
+        curve = [mean(at) for at in losses]
+        left.plot(tokens, curve, color=colour, marker="o", ms=2.5, lw=1.2, label=runs[0].row)
+        right.scatter(runs[0].bytes_per_token, curve[-1], color=colour, s=30)
+    left.set(xlabel="million tokens", ylabel="held-out loss (nats per byte)")
+    left.legend(fontsize=7)
+    right.set(xlabel="bytes sent per client and token of the run", xscale="log")
+    right.set(title="last loss against bytes")
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
