@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: help demo test check format bench bench-learning bench-run bench-federated diagrams faults clean
+.PHONY: help demo test check format bench bench-learning bench-run bench-peer bench-federated diagrams faults clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
@@ -41,6 +41,9 @@ format: $(VENV)/.dev ## rewrite the code in the house format
 
 bench: $(VENV)/.dev ## measure the core
 	@$(BIN)/python benchmarks/core.py
+
+bench-peer: $(VENV)/.dev ## content and gossip between peers, beside the bare transport
+	@$(BIN)/python benchmarks/peer.py
 
 bench-federated: $(VENV)/.dev ## federated rounds beside Flower (half an hour; resumes)
 	@$(BIN)/python benchmarks/federated.py
