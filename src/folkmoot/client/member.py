@@ -64,20 +64,12 @@ class Member:
         self._worker = ThreadPoolExecutor(1, "learner")
         self._tasks: set[asyncio.Task[Any]] = set()
         self._epoch_tasks: set[asyncio.Task[Any]] = set()
-<<<<<<< HEAD
-        self._stop_training = False
-        self._stop_storing = False
-        self._payloads: dict[bytes, tuple[int, bytes]] = {}  # (round, bytes) by commitment
-        self._messages: dict[bytes, Message] = {}
-        self._shared: SharedModel | None = None
-        self._account_before = (-1, 0, 0)  # epoch, bytes sent, least possible
-        self._holds = False
-=======
         # What the worker is at; each is set when it should give up.
         self._no_training, self._no_storing = threading.Event(), threading.Event()
->>>>>>> 2674d572e4c960c49be984ce1940e23baebc83fd
         self._evaluations: tuple[tuple[str, float], ...] = ()
-        self.results = Results(peer, learner, self.machine, self._queue.put_nowait, emit)
+        self.results = Results(
+            peer, learner, self.machine, self._queue.put_nowait, emit, authority.traffic
+        )
         self.models = Models(peer, learner, folder, self._work, emit)
         peer.on_event = self._noticed
 
@@ -288,128 +280,10 @@ class Member:
             self._evaluations = (("held_out", score.loss),)
             self.emit(events.Evaluated(action.epoch, action.height, action.step, score.loss))
 
-<<<<<<< HEAD
-    def _tell(self, result: Result) -> None:
-        number = self._round(result.epoch, result.height)
-        payload = self._payloads[result.commitment][1]
-        self.peer.publish(number, msgspec.msgpack.encode(result), payload)
-        self._account(result, len(payload) * len(self.peer.neighbours()))
-
-    def _account(self, result: Result, due: int) -> None:
-        """Say what the network carried since the last round of this epoch."""
-        sent, received = self.authority.traffic()
-        for traffic in self.peer.traffic().values():
-            sent += traffic.sent
-            received += traffic.received
-        epoch, before, owed = self._account_before
-        known = (sent - before, owed) if epoch == result.epoch else (0, 0)
-        self._account_before = (result.epoch, sent, due)
-        self.emit(events.Traffic(result.epoch, result.height, sent, received, *known))
-
-    async def _fetch(self, result: Result) -> None:
-        message = self._messages.pop(result.commitment, None)
-        try:
-            if message is not None:
-                payload = await self.peer.body(message, result.size)
-            else:
-                payload = await self._get(result)
-        except Unavailable as error:
-            self.emit(events.ResultRefused(short(result.sender), result.height, str(error)))
-            return
-        await self._take(result, payload)
-
-    async def _get(self, result: Result) -> bytes:
-        providers = [result.sender, *sorted(self.peer.neighbours() - {result.sender})]
-        number = self._round(result.epoch, result.height)
-        return await self.peer.get(result.blob, providers, result.size, number)
-
-    async def _take(self, result: Result, payload: bytes) -> None:
-        """Believe a result when its bytes are what its sender committed to, and can be learnt."""
-        ledger: Ledger | None = self.machine.ledgers.get(result.height)
-        share = ledger.shares.get(result.sender) if ledger else None
-        if result.epoch != self.machine.epoch or ledger is None or share is None:
-            return
-        reason = None
-        if commitment_hash(ledger.step, share, payload) != result.commitment:
-            reason = "its bytes are not what was committed to"
-        elif refusal := self.learner.check(payload):
-            reason = f"{refusal.reason}: {refusal.detail}"
-        if reason is not None:
-            self.emit(events.ResultRefused(short(result.sender), result.height, reason))
-            return
-        number = self._round(result.epoch, result.height)
-        self._payloads[result.commitment] = (number, payload)
-        self.peer.put(payload, number)
-        self._queue.put_nowait(c.Arrived(result))
-
-    async def _ask(self, action: c.Ask) -> None:
-        """Ask neighbours, one after the other, until every result is here."""
-        self.emit(events.ResultMissing(action.epoch, action.height, len(action.senders)))
-        question = Wanted(action.epoch, action.height, action.senders)
-        wanted = set(action.senders)
-        for neighbour in sorted(self.peer.neighbours(), key=lambda _: random.random()):
-            if not wanted:
-                return
-            try:
-                results = await self.peer.ask(neighbour, GET_RESULTS, question)
-                for result in results:
-                    if result.sender in wanted and (result.epoch, result.height) == (
-                        action.epoch,
-                        action.height,
-                    ):
-                        await self._take(result, await self._get(result))
-                        wanted.discard(result.sender)
-            except (NoAnswer, Refusal, Unavailable) as error:
-                self.emit(events.Peers("no answer", f"{short(neighbour)}: {error}"))
-
-    async def _answer_results(self, asker: bytes, wanted: Wanted) -> tuple[Result, ...]:
-        ledger = self.machine.ledgers.get(wanted.height)
-        if ledger is None or wanted.epoch != self.machine.epoch:
-            raise Refusal("this round is not known here")
-        offers = [ledger.offers.get(sender, {}) for sender in wanted.senders[:4096]]
-        return tuple(r for known in offers for r in known.values() if r.commitment in ledger.sound)
-
-    async def _upload(self, action: c.Upload) -> None:
-        began = time.perf_counter()
-        root = self.learner.run.model.checkpoint
-        try:
-            location = await self._work(self._store, root, action.step)
-        except checkpoint.Cancelled:
-            return
-        except (BucketError, checkpoint.CheckpointError, OSError) as error:
-            self.emit(events.CheckpointFailed(action.epoch, str(error)))
-            return
-        seconds = time.perf_counter() - began
-        self.emit(events.CheckpointStored(action.epoch, location, seconds))
-        self._queue.put_nowait(c.Uploaded(action.epoch, location))
-
-    def _store(self, root: str, step: int) -> str:
-        """Store the model and read it back: only a checkpoint that passes its checks counts."""
-        bucket = Bucket(root)
-        name = self.learner.save(bucket, step, lambda: self._stop_storing)
-        checkpoint.fetch(bucket, name, self.folder / "checkpoints")
-        return f"{root.rstrip('/')}/{name}"
-
-    def _unshare(self) -> None:
-        if self._shared is not None:
-            self._shared.stop()
-            self._shared = None
-
-    def _forget(self, epoch: int, height: int) -> None:
-        """Drop what no stored round needs."""
-        oldest = self._round(epoch, max(height, 0))
-        self.peer.expire(oldest)
-        self._payloads = {k: kept for k, kept in self._payloads.items() if kept[0] >= oldest}
-
-    @staticmethod
-    def _round(epoch: int, height: int) -> int:
-        return epoch * EPOCH_ROUNDS + height
-=======
     async def _upload(self, action: c.Upload, stopped: Callable[[], bool]) -> None:
         location = await self.models.store(action, stopped)
         if location is not None:
             self._queue.put_nowait(c.Uploaded(action.epoch, location))
->>>>>>> 2674d572e4c960c49be984ce1940e23baebc83fd
 
 
 class _Failed(c.Event, frozen=True):

@@ -56,13 +56,15 @@ class Results:
         machine: Client,
         tell: Callable[[c.Event], None],
         emit: Callable[[events.Event], None],
+        other_traffic: Callable[[], tuple[int, int]],
     ) -> None:
+        self._other_traffic = other_traffic
         self.peer, self.learner, self.machine = peer, learner, machine
         self._tell_machine, self._emit = tell, emit
         self._payloads: dict[bytes, tuple[int, bytes]] = {}  # (round, bytes) by commitment
         self._messages: dict[tuple[bytes, bytes], Message] = {}  # by sender and commitment
         self._asking: set[int] = set()
-        self._sent = 0
+        self._before = (-1, 0, 0)  # epoch, bytes sent, the least that could have been
         peer.answer(GET_RESULTS, self._answer)
 
     # Our own.
@@ -79,10 +81,18 @@ class Results:
     def tell(self, result: Result) -> None:
         number_, payload = self._payloads[result.commitment]
         self.peer.publish(number_, msgspec.msgpack.encode(result), payload)
-        self._sent += len(payload) * len(self.peer.neighbours())
-        traffic = self.peer.traffic().values()
-        sent, received = sum(t.sent for t in traffic), sum(t.received for t in traffic)
-        self._emit(events.Traffic(result.epoch, result.height, sent, received, self._sent))
+        self._account(result, len(payload) * len(self.peer.neighbours()))
+
+    def _account(self, result: Result, due: int) -> None:
+        """Say what the network carried since the last round of this epoch."""
+        sent, received = self._other_traffic()
+        for traffic in self.peer.traffic().values():
+            sent += traffic.sent
+            received += traffic.received
+        epoch, before, owed = self._before
+        known = (sent - before, owed) if epoch == result.epoch else (0, 0)
+        self._before = (result.epoch, sent, due)
+        self._emit(events.Traffic(result.epoch, result.height, sent, received, *known))
 
     # Others'.
 
