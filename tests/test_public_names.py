@@ -23,9 +23,9 @@ PUBLIC = {
     ),
     "folkmoot.federated": "Participant Settings Tls join take_part",
     "folkmoot.exchange.peer": (
-        "Blob Connected Disconnected Event Limits Manifest Message Method Misbehaved NoAnswer"
-        " Parameter Peer PeerConfig Refusal SharedModel StoreFull Traffic Turned Unavailable"
-        " Unreachable WrongModel fetch_model"
+        "Blob Connected Disconnected Event Ignored Limits Manifest Message Method Misbehaved"
+        " NoAnswer Parameter Peer PeerConfig Refusal SharedModel StoreFull Traffic Turned"
+        " Unavailable Unreachable WrongModel fetch_model"
     ),
     "folkmoot.learning.data": "DataError OpenUrl Provider Samples open_data",
     "folkmoot.learning.distro": "DistroMethod",
