@@ -26,6 +26,7 @@ from folkmoot.core.coordinator import Coordinator, Run, RunState
 from folkmoot.core.coordinator import client_events as c
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.client import Client
+from folkmoot.core.coordinator.ledger import Result
 from folkmoot.core.coordinator.state import Source
 from folkmoot.core.identity import short
 from folkmoot.exchange.peer import Event as PeerEvent
@@ -67,9 +68,8 @@ class Member:
         # What the worker is at; each is set when it should give up.
         self._no_training, self._no_storing = threading.Event(), threading.Event()
         self._evaluations: tuple[tuple[str, float], ...] = ()
-        self.results = Results(
-            peer, learner, self.machine, self._queue.put_nowait, emit, authority.traffic
-        )
+        self._account_before = (-1, 0, 0)  # epoch, bytes sent, least possible
+        self.results = Results(peer, learner, self.machine, self._queue.put_nowait, emit)
         self.models = Models(peer, learner, folder, self._work, emit)
         peer.on_event = self._noticed
 
@@ -164,7 +164,7 @@ class Member:
                 self._no_training = threading.Event()
                 self._begin(self._train(action, self._no_training.is_set), of_epoch=True)
             case c.Tell(result):
-                self.results.tell(result)
+                self._account(result, self.results.tell(result))
             case c.Fetch(result):
                 self._begin(self.results.fetch(result), of_epoch=True)
             case c.Ask():
@@ -250,7 +250,7 @@ class Member:
             worked = await self._work(self.learner.train, action.step, action.share, stopped)
         except Cancelled:
             return
-        except (FloatingPointError, DataError, OSError) as error:
+        except (FloatingPointError, DataError, OSError, Unreachable) as error:
             self.emit(events.ShareFailed(action.epoch, action.height, str(error)))
             self._queue.put_nowait(c.NotTrained(action.epoch, action.height))
             return
@@ -279,6 +279,17 @@ class Member:
         if score is not None:
             self._evaluations = (("held_out", score.loss),)
             self.emit(events.Evaluated(action.epoch, action.height, action.step, score.loss))
+
+    def _account(self, result: Result, due: int) -> None:
+        """Say what the network carried since the last round of this epoch."""
+        sent, received = self.authority.traffic()
+        for traffic in self.peer.traffic().values():
+            sent += traffic.sent
+            received += traffic.received
+        epoch, before, owed = self._account_before
+        known = (sent - before, owed) if epoch == result.epoch else (0, 0)
+        self._account_before = (result.epoch, sent, due)
+        self.emit(events.Traffic(result.epoch, result.height, sent, received, *known))
 
     async def _upload(self, action: c.Upload, stopped: Callable[[], bool]) -> None:
         location = await self.models.store(action, stopped)

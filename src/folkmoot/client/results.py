@@ -56,15 +56,12 @@ class Results:
         machine: Client,
         tell: Callable[[c.Event], None],
         emit: Callable[[events.Event], None],
-        other_traffic: Callable[[], tuple[int, int]],
     ) -> None:
-        self._other_traffic = other_traffic
         self.peer, self.learner, self.machine = peer, learner, machine
         self._tell_machine, self._emit = tell, emit
         self._payloads: dict[bytes, tuple[int, bytes]] = {}  # (round, bytes) by commitment
         self._messages: dict[tuple[bytes, bytes], Message] = {}  # by sender and commitment
         self._asking: set[int] = set()
-        self._before = (-1, 0, 0)  # epoch, bytes sent, the least that could have been
         peer.answer(GET_RESULTS, self._answer)
 
     # Our own.
@@ -72,27 +69,17 @@ class Results:
     def made(self, action: c.Train, payload: bytes) -> Result:
         """Keep what we trained; what to tell about it."""
         commitment = commitment_hash(action.step, action.share, payload)
-        number_ = number(action.epoch, action.height)
-        self._payloads[commitment] = (number_, payload)
+        round_ = number(action.epoch, action.height)
+        self._payloads[commitment] = (round_, payload)
         name = content_name(payload, blake3)
-        self._offer(payload, number_)
+        self._offer(payload, round_)
         return Result(action.epoch, action.height, self.machine.id, commitment, name, len(payload))
 
-    def tell(self, result: Result) -> None:
-        number_, payload = self._payloads[result.commitment]
-        self.peer.publish(number_, msgspec.msgpack.encode(result), payload)
-        self._account(result, len(payload) * len(self.peer.neighbours()))
-
-    def _account(self, result: Result, due: int) -> None:
-        """Say what the network carried since the last round of this epoch."""
-        sent, received = self._other_traffic()
-        for traffic in self.peer.traffic().values():
-            sent += traffic.sent
-            received += traffic.received
-        epoch, before, owed = self._before
-        known = (sent - before, owed) if epoch == result.epoch else (0, 0)
-        self._before = (result.epoch, sent, due)
-        self._emit(events.Traffic(result.epoch, result.height, sent, received, *known))
+    def tell(self, result: Result) -> int:
+        """Publish it; the bytes that this must cost at least."""
+        round_, payload = self._payloads[result.commitment]
+        self.peer.publish(round_, msgspec.msgpack.encode(result), payload)
+        return len(payload) * len(self.peer.neighbours())
 
     # Others'.
 
