@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: help demo test check format bench faults clean
+.PHONY: help demo test check format bench bench-learning bench-run bench-peer bench-federated diagrams faults clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
@@ -23,6 +23,9 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) -e '.[train]'
 	@touch $@
 
+demo: $(VENV)/.demo ## a real collaborative training run on this machine, about two minutes
+	@$(BIN)/python examples/demo.py
+
 test: $(VENV)/.dev ## set up and run the tests
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
@@ -39,8 +42,24 @@ format: $(VENV)/.dev ## rewrite the code in the house format
 bench: $(VENV)/.dev ## measure the core
 	@$(BIN)/python benchmarks/core.py
 
+bench-peer: $(VENV)/.dev ## content and gossip between peers, beside the bare transport
+	@$(BIN)/python benchmarks/peer.py
+
+bench-federated: $(VENV)/.dev ## federated rounds beside Flower (half an hour; resumes)
+	@$(BIN)/python benchmarks/federated.py
+
+bench-run: $(VENV)/.dev ## measure a live run: throughput beside plain loops, a server with 2,000 clients
+	@$(BIN)/python benchmarks/run_throughput.py
+	@$(BIN)/python benchmarks/run_server.py
+
+diagrams: $(VENV)/.dev ## redraw the diagrams in the pages from the tables
+	@$(BIN)/python scripts/diagrams.py
+bench-learning: $(VENV)/.dev ## measure the exchange methods
+	@$(BIN)/python benchmarks/distro_speed.py
+
 faults: $(VENV)/.dev ## long fault runs
 	@$(BIN)/folkmoot simulate --seeds 5000
+	@$(BIN)/python -m pytest -m faults
 
 clean: ## remove the virtual environment and everything generated
 	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

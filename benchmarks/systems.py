@@ -23,7 +23,11 @@ SERVER = "FOLKMOOT_BENCH_SERVER"
 
 
 class CellFailed(Exception):
-    """This cell gave no figures; the text goes into the table."""
+    """This cell gave no figures; the text goes into the table, and the cell may be tried again."""
+
+
+class CellHopeless(CellFailed):
+    """Nor would it another time: too little memory, or too slow to wait for."""
 
 
 @dataclass
@@ -106,6 +110,18 @@ QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 
 
 @contextmanager
+def folkmoot(job: Job) -> Iterator[Started]:
+    """A coordinator with its journal, signatures and folder bucket; one process a participant."""
+    port, started = free_port(), Started(job)
+    path = {"PYTHONPATH": str(HERE.parent / "src")}
+    shape = (job.clients, job.params, job.rounds)
+    started.run(sys.executable, HERE / "ours/server.py", port, *shape, server=True, **path)
+    for _ in range(job.clients):
+        started.run(sys.executable, HERE / "ours/participant.py", f"127.0.0.1:{port}", **path)
+    yield started
+
+
+@contextmanager
 def flower_legacy(job: Job) -> Iterator[Started]:
     """`start_server` and `start_client`: one process a client, gRPC, whole models in a message."""
     python, address, started = flower_python(), f"127.0.0.1:{free_port()}", Started(job)
@@ -168,6 +184,7 @@ def wait_for(address: str, started: Started) -> None:
 
 
 ALL: dict[str, Callable[[Job], AbstractContextManager[Started]]] = {
+    "folkmoot": folkmoot,
     "flower-legacy": flower_legacy,
     "flower-ray": flower_ray,
     "flower-deployment": flower_deployment,

@@ -1,3 +1,9 @@
 """Fixtures every test may ask for."""
 
+from hypothesis import HealthCheck, settings
+
 pytest_plugins = ["servers"]
+
+# A slow machine is not a failing test.
+settings.register_profile("folkmoot", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("folkmoot")

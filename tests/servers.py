@@ -11,10 +11,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+from folkmoot.exchange.bucket import Bucket
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         "actions": ["Admin", "Read", "Write", "List", "Tagging"],
     }
     (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
-    ports = free_ports(9)
+    ports = free_ports(10)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(weed_command(folder, ports), stdout=log, stderr=log, cwd=folder)
     try:
@@ -80,7 +83,10 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         wait_until_it_answers([f"{filer}/", f"{endpoint}/status"], process, folder / "log")
         make = urllib.request.Request(f"{filer}/buckets/test/", method="POST")
         urllib.request.urlopen(make, timeout=30).close()
-        yield S3Server(endpoint)
+        server = S3Server(endpoint)
+        # The first write makes it grow volumes, which takes seconds on a busy machine.
+        Bucket(server.new_bucket(), server.options, patience=120).put("first", b"write")
+        yield server
     finally:
         process.kill()
         process.wait()
@@ -88,7 +94,8 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 def weed_command(folder: Path, ports: list[int]) -> list[str]:
     names = ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port",
-             "filer.port.grpc", "s3.port", "s3.port.grpc", "s3.port.iceberg"]  # fmt: skip
+             "filer.port.grpc", "s3.port", "s3.port.grpc", "s3.port.iceberg",
+             "s3.port.lance"]  # fmt: skip
     return [
         str(Path(sys.executable).with_name("weed")), "server", f"-dir={folder}",
         "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", f"-s3.config={folder / 's3.json'}",
@@ -110,6 +117,17 @@ def wait_until_it_answers(urls: list[str], process: subprocess.Popen[bytes], log
                 if process.poll() is not None or time.monotonic() > deadline:
                     pytest.fail(f"SeaweedFS did not start:\n{log.read_text()[-2000:]}")
                 time.sleep(0.05)
+
+
+@pytest.fixture(params=["folder", "memory", "s3"])
+def any_bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
+    """An empty bucket of each kind that can be written."""
+    if request.param == "folder":
+        return Bucket(str(tmp_path / "bucket"))
+    if request.param == "memory":
+        return Bucket("memory:")
+    server = request.getfixturevalue("s3_server")
+    return Bucket(server.new_bucket(), server.options)
 
 
 class RangeHandler(http.server.BaseHTTPRequestHandler):
@@ -169,18 +187,26 @@ class FileServer(http.server.ThreadingHTTPServer):
         """For each next GET: a status to answer with, or "cut" to stop halfway."""
 
 
+@contextmanager
+def serving(server: http.server.ThreadingHTTPServer) -> Iterator[None]:
+    """Answer requests in a thread for the time of the block."""
+    with server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 @pytest.fixture
 def file_server(tmp_path: Path) -> Iterator[FileServer]:
     folder = tmp_path / "served"
     folder.mkdir()
-    with FileServer(folder) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    server = FileServer(folder)
+    with serving(server):
+        yield server
 
 
 @pytest.fixture

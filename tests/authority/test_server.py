@@ -224,3 +224,25 @@ async def test_a_replay_garbage_and_an_oversized_frame_are_refused(tmp_path: Pat
             assert error.value.code() is status
         assert len(server.keeper.state.pending) == 1
         await raw.channel.close()
+
+
+async def test_the_server_keeps_data_for_clients_that_have_none(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "train.bin").write_bytes(bytes(range(256)) * 64)
+    (tmp_path / "secret").write_bytes(b"not yours")
+    a = Identity(b"a" * 32)
+    journal = tmp_path / "run.journal"
+    async with (
+        listen(run(), journal, "127.0.0.1:0", OPEN, data=folder) as server,
+        connected(server, a) as authority,
+    ):
+        assert await authority.read("train.bin", 250, 10) == (
+            16384,
+            bytes([250, 251, 252, 253, 254, 255, 0, 1, 2, 3]),
+        )
+        assert await authority.read("train.bin", 0, 0) == (16384, b"")
+        assert await authority.read("train.bin", 20_000, 5) == (16384, b"")
+        for name in ("../secret", "missing", str(tmp_path / "secret"), ""):
+            with pytest.raises(Denied, match="no data file"):
+                await authority.read(name, 0, 5)

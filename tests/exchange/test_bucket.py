@@ -28,14 +28,9 @@ BIG = os.urandom(20 << 20)
 MANY = 1 << 40
 
 
-@pytest.fixture(params=["folder", "memory", "s3"])
-def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
-    if request.param == "folder":
-        return Bucket(str(tmp_path / "bucket"))
-    if request.param == "memory":
-        return Bucket("memory:")
-    server = request.getfixturevalue("s3_server")
-    return Bucket(server.new_bucket(), server.options, patience=10)
+@pytest.fixture
+def bucket(any_bucket: Bucket) -> Bucket:
+    return any_bucket
 
 
 def test_what_was_put_comes_back(bucket: Bucket):

@@ -34,14 +34,9 @@ LLAMA = {"model_type": "llama", "vocab_size": 64, "hidden_size": 32, "intermedia
 TOKENS = np.random.default_rng(0).integers(0, 64, (4, 33))
 
 
-@pytest.fixture(params=["folder", "memory", "s3"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
-    if request.param == "folder":
-        return Bucket(str(tmp_path / "checkpoints"))
-    if request.param == "memory":
-        return Bucket("memory:")
-    server = request.getfixturevalue("s3_server")
-    return Bucket(server.new_bucket(), server.options, patience=10)
+@pytest.fixture
+def store(any_bucket: Bucket) -> Bucket:
+    return any_bucket
 
 
 @pytest.fixture

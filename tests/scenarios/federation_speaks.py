@@ -4,7 +4,7 @@
 > 0 rendezvous a                              at 0 s, participant `a` registers
 > 5 deliver a samples=10 contents=x round=0   `a` delivers a good update
 > 5 bad a                                     `a` delivers a bad one
-> 5 drop a,b     > 5 tick     > 5 written     > 5 lost 0/a
+> 5 drop a,b     > 5 tick     > 5 written     > 5 lost 0/a     > 5 excuse a,b
 > heartbeat a    > start a    > show          questions change nothing
 """
 
@@ -61,6 +61,9 @@ class Speaker:
 
     def _say_lost(self, key: str) -> m.Lost:
         return m.Lost((key,))
+
+    def _say_excuse(self, who: str) -> m.Excused:
+        return m.Excused(tuple(who.split(",")), self.state.round)
 
     def _say_tick(self) -> m.Tick:
         return m.Tick()

@@ -50,6 +50,11 @@ class Identity:
         except ValueError:
             raise ValueError(f"{file} is not a key: expected 64 hex digits") from None
 
+    @property
+    def private_key(self) -> Ed25519PrivateKey:
+        """For what is signed beside requests."""
+        return self._key
+
     def sign(self, data: bytes) -> bytes:
         return self._key.sign(data)
 

@@ -10,7 +10,17 @@ import typer
 
 from folkmoot import __version__
 
-COMMANDS = ("data", "generate")
+COMMANDS = (
+    "init",
+    "up",
+    "serve",
+    "join",
+    "control",
+    "federate",
+    "data",
+    "generate",
+    "simulate",
+)
 
 app = typer.Typer(
     name="folkmoot",

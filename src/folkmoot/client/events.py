@@ -51,6 +51,14 @@ class ShareAbandoned(Event, frozen=True, tag=True):
     height: int
 
 
+class ShareFailed(Event, frozen=True, tag=True):
+    """Our share could not be trained; its samples are given out again."""
+
+    epoch: int
+    height: int
+    reason: str
+
+
 class RoundLearnt(Event, frozen=True, tag=True):
     """The results of a round are in the model."""
 
@@ -112,13 +120,18 @@ class CheckpointFailed(Event, frozen=True, tag=True):
 
 
 class Traffic(Event, frozen=True, tag=True):
-    """Bytes on the network since the client began, and of its own results, times the peers told."""
+    """Bytes on the network since the client began, to peers and to the authority.
+
+    `round_sent` counts what was sent since the round before (not in Warmup, when models travel),
+    and `round_results` the client's own result times the peers it was sent to: the least possible.
+    """
 
     epoch: int
     height: int
     sent: int
     received: int
-    results_sent: int
+    round_sent: int
+    round_results: int
 
 
 class Ended(Event, frozen=True, tag=True):

@@ -14,11 +14,12 @@ import numpy as np
 import torch
 
 from folkmoot.core.coordinator import Run
-from folkmoot.core.coordinator.assignment import Share, total
+from folkmoot.core.coordinator.assignment import Share, Span, total
 from folkmoot.core.material import Data, Source
 from folkmoot.core.recipe import Distro
 from folkmoot.learning import checkpoint, method, statehash
 from folkmoot.learning.data import OpenUrl, Samples, open_data
+from folkmoot.learning.data.tokenizer import load as load_tokenizer
 from folkmoot.learning.evaluate import Evaluation, Score
 from folkmoot.learning.gradients import loss_and_gradients
 from folkmoot.learning.method import Refusal
@@ -50,11 +51,19 @@ class Learner:
         self.data = self._samples(run.model.data, wrap=True, shuffle=True)
         held_out = run.model.held_out
         self.held_out = self._samples(held_out, wrap=False, shuffle=False) if held_out else None
+        name = run.model.tokenizer or getattr(run.model.data, "tokenizer", "")
+        self.tokenizer = load_tokenizer(name) if name else None
         self.initialise()
 
     def _samples(self, source: Source, wrap: bool, shuffle: bool) -> Samples:
         data = Data(source, self.run.model.max_seq_len, shuffle=shuffle, wrap=wrap)
         return open_data(data, self.run.model.seed, self.vocabulary, self._open_url)
+
+    def rehearse(self) -> None:
+        """Train and learn once, on a model that is thrown away: compiles what needs compiling."""
+        worked = self.train(0, (Span(0, 1),), lambda: False)
+        self.learn([worked.payload], 0)
+        self.initialise()
 
     # Getting a model.
 
@@ -90,6 +99,9 @@ class Learner:
         """Everything that must be equal on all clients, by name."""
         parameters = {name: p.detach() for name, p in self.model.named_parameters()}
         return {**parameters, **_shared(self.method.state_dict())}
+
+    def part_sizes(self) -> dict[str, int]:
+        return {name: part.numel() * part.element_size() for name, part in self.parts().items()}
 
     def leaves(self) -> dict[str, bytes]:
         return {name: statehash.leaf(name, part) for name, part in self.parts().items()}
@@ -155,9 +167,13 @@ class Learner:
 
     def save(self, store: checkpoint.Store, step: int, stopped: Callable[[], bool]) -> str:
         """Store the model, whole; the checkpoint's name."""
-        state = _shared(self.method.state_dict())
         return checkpoint.save(
-            store, step, self.model, state=state, progress={"step": step}, stopped=stopped
+            store,
+            step,
+            self.model,
+            tokenizer=self.tokenizer,
+            state=_shared(self.method.state_dict()),
+            stopped=stopped,
         )
 
 

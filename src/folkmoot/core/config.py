@@ -1,24 +1,27 @@
 """Strict TOML into frozen structs: a bad file lists all its problems at once.
 
 Every problem names its key, its line, the reason, and for an unknown key the nearest known one.
+Tables nest to any depth: in tables, inline, in arrays, or as one of several kinds told by a tag.
 A struct may add rules of its own with a method `rules(self) -> Iterable[Broken]`; they run
 together with the type checks, on every field that decoded. Pure: text in, struct out.
 """
 
 import difflib
+import math
 import re
 import tomllib
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-T = TypeVar("T")
-Path = tuple[str, ...]
+from folkmoot.core.toml_lines import Path, key_lines
 
-_HEADER = re.compile(r"\s*\[(\[?)\s*([^\[\]]+?)\s*\]")
-_KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[A-Za-z0-9_-]+)*)\s*=""")
+T = TypeVar("T")
+
+# In place of a required value that is bad or missing, so that the rules about others still run.
+_STAND_INS: dict[Any, Any] = {int: 1, float: 1.0, str: "-", bool: False}
 _SYNTAX_LINE = re.compile(r"\(at line (\d+)")
 
 
@@ -61,68 +64,114 @@ def decode(text: str, into: type[T], name: str = "run.toml") -> T:
         found = _SYNTAX_LINE.search(str(error))
         line = int(found.group(1)) if found else text.count("\n") + 1
         raise ConfigError(name, [Problem("(syntax)", line, f"not TOML: {error}")]) from None
-    walker = _Walker(_locate(text))
+    walker = _Walker(key_lines(text), into)
     decoded = walker.struct((), table, into)
     if walker.problems:
         raise ConfigError(name, walker.problems)
     return decoded  # type: ignore[no-any-return]
 
 
+def settle_floats(struct: msgspec.Struct) -> None:
+    """For `__post_init__`: 5 and -0.0 in a float field become 5.0 and 0.0.
+
+    They are equal as numbers and must be as bytes, wherever the struct was made.
+    """
+    for field in msgspec.structs.fields(type(struct)):
+        if field.type is float:
+            value = float(getattr(struct, field.name)) + 0.0
+            msgspec.structs.force_setattr(struct, field.name, value)
+
+
+def all_broken(struct: msgspec.Struct, path: str = "") -> Iterator[Broken]:
+    """The broken rules of a struct and of those in it, for one that was not read from a file."""
+    for name, reason in _rules(struct):
+        yield Broken(path + name, reason)
+    for name in struct.__struct_fields__:
+        value = getattr(struct, name)
+        if reason := _beyond(value):
+            yield Broken(path + name, reason)
+        parts = value if isinstance(value, list | tuple) else (value,)
+        for part in parts:
+            if isinstance(part, msgspec.Struct):
+                yield from all_broken(part, f"{path}{name}.")
+
+
+def _beyond(value: Any) -> str:
+    """What keeps a number from being the same everywhere, if anything does."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "must be a finite number"
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return "must fit into 64 bits"
+    return ""
+
+
 class _Walker:
     """Decodes field by field and goes on after a bad one, so that all are found."""
 
-    def __init__(self, lines: Mapping[Path, int]) -> None:
+    def __init__(self, lines: Mapping[Path, int], root: Any) -> None:
         self.lines = lines
+        self.homes = dict(reversed(list(_homes((), root))))  # the first home of a key counts
         self.problems: list[Problem] = []
 
     def report(self, path: Path, reason: str, nearest: str | None = None) -> None:
         at = path
         while at and at not in self.lines:
             at = at[:-1]
-        self.problems.append(
-            Problem(".".join(path) or "(file)", self.lines.get(at, 1), reason, nearest)
-        )
+        self.problems.append(Problem(_written(path), self.lines.get(at, 1), reason, nearest))
 
     def struct(self, path: Path, table: Mapping[str, Any], into: Any) -> Any:
+        """The struct of a table; of a bad one, as much as its rules need, or None."""
         fields = {f.encode_name: f for f in msgspec.structs.fields(into)}
-        tag_field = into.__struct_config__.tag_field
-        for key in table:
-            if key not in fields and key != tag_field:
-                close = difflib.get_close_matches(key, fields, n=1, cutoff=0.5)
-                self.report((*path, key), "unknown key", close[0] if close else None)
-        before = len(self.problems)
+        self._unknown_keys(path, table, {*fields, into.__struct_config__.tag_field}, fields)
         values: dict[str, Any] = {}
         bad = set()
         for key, field in fields.items():
-            if key not in table:
-                if field.required:
-                    self.report((*path, key), "required, and missing")
-                    bad.add(key)
-                continue
-            at = len(self.problems)
-            value = self.value((*path, key), table[key], field.type)
-            if len(self.problems) > at:
+            before = len(self.problems)
+            value = None
+            if key in table:
+                value = self.value((*path, key), table[key], field.type)
+            elif field.required:
+                self.report((*path, key), "required, and missing")
+            if len(self.problems) > before:
                 bad.add(key)
-            else:
+                value = _STAND_INS.get(field.type) if value is None else value
+            if value is not None:
                 values[field.name] = value
-        if any(fields[key].required for key in bad):
+        if any(f.required and f.name not in values for f in fields.values()):
             return None
         built = into(**values)
-        for field_name, reason in _rules(built):
-            if field_name not in bad:
-                self.report((*path, field_name), reason)
-        return built if len(self.problems) == before else None
+        for name, reason in _rules(built):
+            # A rule that compares with a bad field says nothing.
+            if name not in bad and not any(key in reason for key in bad):
+                self.report((*path, name), reason)
+        return built
+
+    def _unknown_keys(
+        self, path: Path, table: Mapping[str, Any], known: set[str | None], fields: Iterable[str]
+    ) -> None:
+        for key in table:
+            if key not in known:
+                close = difflib.get_close_matches(key, fields, n=1, cutoff=0.5)
+                home = self.homes.get(key)
+                nearest = _written((*home, key)) if home is not None else "".join(close)
+                self.report((*path, key), "unknown key", nearest or None)
 
     def value(self, path: Path, value: Any, into: Any) -> Any:
         if isinstance(value, dict) and (choice := self._choice(path, value, into)) is not None:
             return self.struct(path, value, choice)
         if isinstance(value, dict) and _structs(into):
             return None  # the choice was reported
+        if isinstance(value, list) and (element := _element(into)) is not None:
+            parts = [self.value((*path, str(k)), part, element) for k, part in enumerate(value)]
+            return get_origin(into)(part for part in parts if part is not None)
         try:
-            return msgspec.convert(value, into)
+            converted = msgspec.convert(value, into)
+            if reason := _beyond(converted):
+                self.report(path, reason)
+            return converted
         except msgspec.ValidationError as error:
-            reason = str(error).split(" - at `")[0]
-            self.report(path, f"{reason[0].lower()}{reason[1:]}, got {value!r}")
+            expected = str(error).split(" - at `")[0].split(", got ")[0].replace("`", "")
+            self.report(path, f"{expected[0].lower()}{expected[1:]}, got {value!r}")
             return None
 
     def _choice(self, path: Path, table: Mapping[str, Any], into: Any) -> Any:
@@ -145,6 +194,29 @@ class _Walker:
         return None
 
 
+def _written(path: Path) -> str:
+    """A path as a user would write it: data.sources[1].weight."""
+    text = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path)
+    return text.removeprefix(".") or "(file)"
+
+
+def _homes(path: Path, into: Any) -> Iterator[tuple[str, Path]]:
+    """(key, its table) for every key of `into`: one is easily put into the wrong table."""
+    for field in msgspec.structs.fields(into):
+        yield field.encode_name, path
+        structs = _structs(field.type)
+        if len(structs) == 1:
+            yield from _homes((*path, field.encode_name), structs[0])
+
+
+def _element(into: Any) -> Any:
+    """What the elements of a list decode into, when they are structs; None for other types."""
+    if get_origin(into) not in (list, tuple):
+        return None
+    element = get_args(into)[0]
+    return element if _structs(element) else None
+
+
 def _rules(built: Any) -> Iterator[Broken]:
     if hasattr(built, "rules"):
         yield from built.rules()
@@ -158,41 +230,3 @@ def _structs(into: Any) -> list[Any]:
 
 def _is_struct(into: Any) -> bool:
     return isinstance(into, type) and issubclass(into, msgspec.Struct)
-
-
-def _locate(text: str) -> dict[Path, int]:
-    """The line of every header and key. tomllib keeps none, and a user needs them."""
-    lines: dict[Path, int] = {}
-    section: Path = ()
-    repeats: dict[Path, int] = {}
-    closing = ""  # what ends the multi-line value we are inside of, if any
-    for number, line in enumerate(text.splitlines(), 1):
-        if closing:
-            closing = "" if closing in line else closing
-            continue
-        if header := _HEADER.match(line):
-            section = _split(header.group(2))
-            if header.group(1):
-                repeats[section] = repeats.get(section, -1) + 1
-                section = (*section, str(repeats[section]))
-            lines.setdefault(section, number)
-        elif key := _KEY.match(line):
-            path = (*section, *_split(key.group(1)))
-            for depth in range(len(section) + 1, len(path) + 1):
-                lines.setdefault(path[:depth], number)
-            closing = _opened(line[key.end() :])
-    return lines
-
-
-def _split(dotted: str) -> Path:
-    return tuple(part.strip().strip("\"'") for part in dotted.split("."))
-
-
-def _opened(value: str) -> str:
-    value = value.strip()
-    for quote in ('"""', "'''"):
-        if value.startswith(quote) and quote not in value[3:]:
-            return quote
-    if value.startswith("[") and value.count("[") > value.count("]"):
-        return "]"
-    return ""

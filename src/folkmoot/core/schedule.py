@@ -1,8 +1,11 @@
 """Learning rates by step, and the batch size by tokens: pure functions of the run's progress."""
 
 import math
+from collections.abc import Iterator
 
 import msgspec
+
+from folkmoot.core.config import Broken, settle_floats
 
 
 class _Warmup(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -11,6 +14,14 @@ class _Warmup(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     base_lr: float
     warmup_steps: int = 0
     warmup_init_lr: float = 0.0
+
+    def __post_init__(self) -> None:
+        settle_floats(self)
+
+    def rules(self) -> Iterator[Broken]:
+        for name in self.__struct_fields__:
+            if not 0 <= getattr(self, name) < 2**32:
+                yield Broken(name, "must be 0 or more, and less than 2^32")
 
     def _warmup(self, step: int) -> float:
         gain = self.base_lr - self.warmup_init_lr

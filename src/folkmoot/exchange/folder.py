@@ -5,13 +5,20 @@ name must be new), then the folder is synced: after `commit` returns the file su
 power cut; before, nobody sees it. obstore's own folder store renames too, but never syncs.
 """
 
+import asyncio
 import os
 import secrets
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
+PART = 8 << 20
+"""Bytes moved at once, and a multipart upload's part: 10,000 parts make 80 GB."""
+T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
+Body = Buffer | Path | Iterable[Buffer]
+AsyncBody = Body | AsyncIterable[Buffer]
 
 
 class StagedFile:
@@ -61,3 +68,41 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _chunks(body: Body) -> Iterator[Buffer]:
+    if isinstance(body, Path):
+        with body.open("rb") as file:
+            while chunk := file.read(PART):
+                yield chunk
+    elif isinstance(body, bytes | bytearray | memoryview):
+        yield body
+    else:
+        yield from body
+
+
+def write_file(path: Path, body: Body, create: bool) -> None:
+    with StagedFile(path) as staged:
+        for chunk in _chunks(body):
+            staged.write(chunk)
+        staged.commit(create)
+
+
+async def write_file_async(path: Path, body: AsyncIterable[Buffer], create: bool) -> None:
+    with await in_thread(StagedFile, path) as staged:
+        async for chunk in body:
+            await in_thread(staged.write, chunk)
+        await in_thread(staged.commit, create)
+
+
+async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Like `asyncio.to_thread`, but a cancelled caller waits for the thread to be done.
+
+    Otherwise the file would be closed, and its descriptor reused, under the thread's hands.
+    """
+    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise

@@ -1,13 +1,20 @@
 """Which store a bucket's URL means, which keys it takes, and what can go wrong with it."""
 
+import contextlib
+import functools
 import os
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from obstore import exceptions
 from obstore.store import HTTPStore, LocalStore, MemoryStore, from_url
+
+READS = 5
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class BucketError(Exception):
@@ -108,3 +115,27 @@ def is_broken_off(error: BaseException) -> bool:
 
 def first_line(error: BaseException) -> str:
     return str(error).split("\n", 1)[0]
+
+
+def again(method: Callable[P, T]) -> Callable[P, T]:
+    """Read anew when an answer breaks off: obstore retries a request, but not its body."""
+
+    @functools.wraps(method)
+    def reading(*args: P.args, **kwargs: P.kwargs) -> T:
+        for _ in range(READS - 1):
+            with contextlib.suppress(BrokenOff):
+                return method(*args, **kwargs)
+        return method(*args, **kwargs)
+
+    return reading
+
+
+def again_async(method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    @functools.wraps(method)
+    async def reading(*args: P.args, **kwargs: P.kwargs) -> T:
+        for _ in range(READS - 1):
+            with contextlib.suppress(BrokenOff):
+                return await method(*args, **kwargs)
+        return await method(*args, **kwargs)
+
+    return reading

@@ -1,1 +1,11 @@
-"""The federation: gRPC coordinator, participant SDK, and weights that travel through a bucket."""
+"""The federation: gRPC coordinator, participant SDK, and weights that travel through a bucket.
+
+What a participant's owner needs is here; what a coordinator's owner needs is `federation.toml`
+and `folkmoot federate serve`.
+"""
+
+from folkmoot.federated.client import Settings, join, take_part
+from folkmoot.federated.connection import Tls
+from folkmoot.federated.participant import Participant
+
+__all__ = ["Participant", "Settings", "Tls", "join", "take_part"]

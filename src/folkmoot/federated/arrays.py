@@ -10,6 +10,7 @@ Promises:
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import secrets
@@ -242,17 +243,24 @@ class ModelFile:
 class ModelWriter:
     """A model written block by block into `path`, complete and durable only after `commit()`."""
 
-    def __init__(self, path: str | os.PathLike[str], layout: Layout) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], layout: Layout, recycle: Path | None = None
+    ) -> None:
+        """`recycle` is a file of ours to write over, if it is there: its pages are ready."""
         self.path, self.layout = Path(path), dict(layout)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         # The name that the bucket's listings leave out, as for its own unfinished files.
         self._partial = self.path.with_name(f"{self.path.name}#{secrets.randbits(48)}")
-        self._fd = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        if recycle is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(recycle, self._partial)
+        self._fd = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         head = encode_header(self.layout)
         self.offsets, position = {}, len(head)
         for name, meta in self.layout.items():
             self.offsets[name] = position
             position += meta.nbytes
+        os.ftruncate(self._fd, position)
         os.pwrite(self._fd, head, 0)
         self._left = position - len(head)
         self._lock = threading.Lock()

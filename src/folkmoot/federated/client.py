@@ -6,8 +6,9 @@ once. A coordinator that dies is waited for; what was trained meanwhile is deliv
 
 import asyncio
 import contextlib
+import ctypes
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import grpc
 import msgspec
@@ -31,10 +32,15 @@ from folkmoot.federated.participant import (
     encode_figures,
     named,
 )
+from folkmoot.federated.secure.part import SecurePart
 from folkmoot.federated.signing import Identity
 from folkmoot.federated.weights import Weights
 
 _READY = {machine.WAITING: "READY", machine.TRAINING: "TRAINING", machine.DONE: "FINISHED"}
+
+
+#: Of malloc.h.
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,12 +53,29 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # Only when the coordinator does not tell, or we reach the bucket by another name.
     bucket: str = ""
     bucket_options: dict[str, str] = {}
+    # For secure aggregation: the public key in hex of everybody we agree to be summed with.
+    peers: dict[str, str] = {}
     tls: Tls | None = None
+    # Seconds between two attempts to reach a coordinator that does not answer, at the most.
+    longest_pause: float = 10.0
 
 
 def join(participant: Participant, **settings: Any) -> None:
     """Take part until the federation has finished. Blocks; `settings` as in `Settings`."""
+    keep_freed_memory()
     asyncio.run(take_part(participant, Settings(**settings)))
+
+
+def keep_freed_memory() -> None:
+    """Let a round use the memory that the last one freed.
+
+    The C library gives large blocks back to the system at once, and every round would wait for the
+    system to clear its pages again: a quarter of a light round's time.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # another C library does as it likes
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(M_MMAP_MAX, 0)
+        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 async def take_part(
@@ -62,13 +85,26 @@ async def take_part(
 ) -> None:
     """Take part until the federation has finished."""
     identity = Identity.load(settings.identity) if settings.identity else Identity.random()
-    line = connect(settings.address, settings.run_id, identity, settings.tls)
+    line = connect(
+        settings.address, settings.run_id, identity, settings.tls, settings.longest_pause
+    )
     try:
         with contextlib.suppress(Finished):
             await line.register()
             await _Part(participant, settings, line).run()
     finally:
         await line.close()
+
+
+class _Trained(NamedTuple):
+    """What training a round gave, and the model it began with."""
+
+    round: int
+    digest: bytes
+    arrays: Mapping[str, Any]
+    reference: Mapping[str, Any]
+    samples: int
+    history: str
 
 
 class _Part:
@@ -80,7 +116,12 @@ class _Part:
         self._state = machine.Participant()
         self._heard = machine.Heard("STANDBY", -1)
         self._news = asyncio.Event()
-        self._delivered = 0
+        self._secure = SecurePart(line, settings.peers)
+        #: The last round trained, kept in case its update has to be masked or sent again.
+        self._trained: _Trained | None = None
+        self._training: asyncio.Task[None] | None = None
+        #: The last round whose update counted.
+        self._delivered = -1
 
     async def run(self) -> None:
         """Until FINISHED, or until one of the two loops fails: its exception is ours."""
@@ -105,25 +146,30 @@ class _Part:
                     continue
                 if await self._round(effect.round):
                     delays = backoff(0.5, 30.0)
-                    continue
-                # Nothing new may be said for a while, so look again in a while.
-                asyncio.get_running_loop().call_later(next(delays), self._news.set)
+                    # What was heard while we trained has not been looked at.
+                    self._news.set()
+                else:
+                    # Nothing new may be said for a while, so look again in a while.
+                    asyncio.get_running_loop().call_later(next(delays), self._news.set)
 
     # Heartbeats.
 
     async def _beat(self) -> None:
         while True:
-            delivered = self._delivered
+            before = self._delivered
             answer = await self._line.insist(
                 "Heartbeat", self._heartbeat(), self._line.heartbeat + 30.0
             )
             phase = cast(Any, wire.STATE_NAME[answer.state])
             heard = machine.Heard(phase, answer.round, answer.expected)
-            if heard.expected and delivered != self._delivered:
+            if heard.expected and before != self._delivered == heard.round:
                 continue  # said before our delivery was known
             if heard != self._heard:
                 self._heard = heard
                 self._news.set()
+            if heard.phase == "FINISHED" and self._training:
+                # Nobody waits for this round any more, and the coordinator may leave.
+                self._training.cancel()
 
     def _heartbeat(self) -> Any:
         heard, state = self._heard, self._state
@@ -141,47 +187,67 @@ class _Part:
 
     async def _round(self, round_: int) -> bool:
         """Train and deliver one round; whether it counted."""
+        self._training = asyncio.create_task(self._train(round_))
         try:
-            await self._train(round_)
+            await self._training
+        except asyncio.CancelledError:
+            if self._heard.phase != "FINISHED":
+                raise
+            counted = False
         except Refused as refused:
             counted = refused.code == grpc.StatusCode.ALREADY_EXISTS
         except (BadModel, FileNotFoundError):
             counted = False  # the round's weights went away: the round is over
         else:
             counted = True
-        self._delivered += counted
+        if counted:
+            self._delivered = round_
+            if self._heard.round == round_:
+                self._heard = msgspec.structs.replace(self._heard, expected=False)
         event = machine.Trained() if counted else machine.Failed()
         self._state, _ = machine.apply(self._state, event)
-        # What was heard while we trained has not been looked at.
-        self._news.set()
         return counted
 
     async def _train(self, round_: int) -> None:
         start = await self._line.insist(
             "StartTrainingRound", wire.StartTrainingRoundRequest(round=round_)
         )
-        arrays, samples, history = await asyncio.to_thread(self._compute, start)
+        trained = self._trained
+        if trained is None or trained.digest != start.global_digest or trained.round != round_:
+            trained = await asyncio.to_thread(self._compute, start)
         metrics = encode_figures(self._participant.metrics())
-        await self._deliver(round_, arrays, samples, history, metrics)
+        if not start.HasField("fixed_point"):
+            await self._deliver(round_, trained.arrays, trained, metrics)
+            return
+        self._trained = trained
+        await self._secure.deliver(
+            start,
+            trained.arrays,
+            trained.reference,
+            trained.samples,
+            lambda masked: self._deliver(round_, masked, trained, metrics),
+        )
 
-    def _compute(self, start: Any) -> tuple[Mapping[str, Any], int, str]:
+    def _compute(self, start: Any) -> _Trained:
         if start.initial:
-            return named(self._participant.init_weights()), 0, "{}"
+            first = named(self._participant.init_weights())
+            return _Trained(start.round, b"", first, {}, 0, "{}")
         weights = self._weights.read_global(start.round, start.global_digest)
         result = self._participant.train_round(as_given(weights), start.epochs, start.epoch_base)
-        return checked_result(result)
+        arrays, samples, history = checked_result(result)
+        return _Trained(start.round, start.global_digest, arrays, weights, samples, history)
 
     async def _deliver(
-        self, round_: int, arrays: Mapping[str, Any], samples: int, history: str, metrics: str
+        self, round_: int, arrays: Mapping[str, Any], trained: _Trained, metrics: str
     ) -> None:
         id = self._line.participant_id
         digest = await asyncio.to_thread(self._weights.write_update, round_, id, arrays)
         request = wire.EndTrainingRoundRequest(
             participant_id=id,
-            number_samples=samples,
+            number_samples=trained.samples,
             metrics=metrics,
             round=round_,
             digest=digest,
-            history=history,
+            history=trained.history,
         )
         await self._line.insist("EndTrainingRound", request, END_TIMEOUT)

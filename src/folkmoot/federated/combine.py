@@ -8,9 +8,11 @@ from blake3 import blake3
 
 from folkmoot.core.federation.state import Delivery, State
 from folkmoot.exchange.bucket import BucketError, Missing, TooLarge
-from folkmoot.federated.aggregate import Quarantined, Update
+from folkmoot.federated.aggregate import Closing, Quarantined, Update
 from folkmoot.federated.arrays import BadModel, Layout, ModelFile, ModelWriter
 from folkmoot.federated.config import Federation
+from folkmoot.federated.secure.masks import Mask
+from folkmoot.federated.secure.unmasked import UnmaskedMean, check_masked
 from folkmoot.federated.store import HashedModel, RoundStore, digest_of
 
 HEADER_ROOM = 1 << 20
@@ -41,6 +43,8 @@ def judge(config: Federation, store: RoundStore, state: State, delivery: Deliver
             if not state.initial_round:
                 base = stack.enter_context(ModelFile(store.global_path(delivery.round)))
                 limit = base.nbytes + HEADER_ROOM
+                if config.secure.enabled:
+                    limit = 8 * sum(meta.size for meta in base.layout.values()) + HEADER_ROOM
             path = store.take(delivery.key, limit)
         except Missing:
             return Judged(f"there is no object {delivery.key} in the bucket", missing=True)
@@ -52,7 +56,10 @@ def judge(config: Federation, store: RoundStore, state: State, delivery: Deliver
             strike = digest_of(path) == delivery.digest
             return Judged(f"{delivery.key} is not a model: {error}", damaged=True, strike=strike)
         update = _update(state, delivery, source, base)
-        verdict = config.aggregation.check(update, base.layout if base else None)
+        if base and config.secure.enabled:
+            verdict = check_masked(update, base.layout, config.secure)
+        else:
+            verdict = config.aggregation.check(update, base.layout if base else None)
         if source.digest() != delivery.digest:
             return Judged(
                 f"{delivery.key} in the bucket is not what was announced: its digest is "
@@ -75,8 +82,12 @@ def combine(
     state: State,
     seed: bytes,
     deliveries: Sequence[Delivery],
+    residue: Sequence[Mask] | None = None,
 ) -> Made:
-    """Write `<round+1>/global` of the round's updates, which come in their one order."""
+    """Write `<round+1>/global` of the round's updates, which come in their one order.
+
+    With `residue` they are masked, and only their sum can be read.
+    """
     with ExitStack() as stack:
         reference = None
         if not state.initial_round:
@@ -88,6 +99,10 @@ def combine(
             if delivery.round != state.round:
                 base = stack.enter_context(ModelFile(store.global_path(delivery.round)))
             updates.append(_update(state, delivery, source, base))
+        if reference is not None and residue is not None:
+            layout, precision = reference.layout, config.secure.precision
+            mean = UnmaskedMean(layout, reference, updates, residue, precision)
+            updates = [Update("sum", mean.samples, mean, base=reference)]
         return _combine(config, store, state, seed, reference, updates)
 
 
@@ -107,7 +122,8 @@ def _combine(
         out = ModelWriter(store.global_target(state.round + 1), layout)
         stack.callback(out.abort)
         own = blake3(state.round.to_bytes(8, "little"), key=seed).digest()
-        figures = config.aggregation.combine(reference, updates, memory, out, memory_out, own)
+        closing = Closing(reference, updates, memory, out, memory_out, own)
+        figures = config.aggregation.combine(closing)
         if memory_out is not None:
             memory_out.commit()
         out.commit()

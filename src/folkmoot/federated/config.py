@@ -15,6 +15,7 @@ from folkmoot.core.config import Broken, decode
 from folkmoot.core.federation import Rules
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.strategies import AnyStrategy
+from folkmoot.federated.secure.rules import SecureRules
 
 PARTICIPANT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
@@ -53,6 +54,8 @@ class BucketConfig(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, str] = {}
     # Tell participants the url. Leave off when they reach the bucket by another name.
     tell: bool = True
+    # Keep updates that became part of a global model, as long as their round is kept.
+    keep_updates: bool = False
     # Rounds whose objects are kept; 0 keeps all.
     keep_rounds: int = 3
     # Bytes of the largest object that is read.
@@ -117,6 +120,7 @@ class Federation(msgspec.Struct, frozen=True, kw_only=True):
     bucket: BucketConfig = BucketConfig()
     aggregation: AnyStrategy = FedAvg()
     security: Security = Security()
+    secure: SecureRules = SecureRules()
     metrics: Metrics = Metrics()
 
     def rules(self) -> Iterator[Broken]:
@@ -127,6 +131,12 @@ class Federation(msgspec.Struct, frozen=True, kw_only=True):
         oldest = self.rounds.max_staleness + 2
         if 0 < self.bucket.keep_rounds < oldest:
             yield Broken("bucket", f"keep_rounds must be {oldest} or more (or 0): rounds are used")
+        if self.secure.enabled and not self.aggregation.needs_only_the_mean:
+            yield Broken("aggregation", "must be fedavg or a server optimizer when [secure] is on")
+        if self.secure.enabled and self.rounds.min_participants < 2:
+            yield Broken("rounds", "min_participants must be 2 or more when [secure] is on")
+        if self.secure.enabled and self.rounds.asynchronous:
+            yield Broken("rounds", "buffer must be 0 when [secure] is on: a sum needs its cohort")
 
 
 def is_host(host: str) -> bool:

@@ -15,7 +15,7 @@ import grpc.aio
 import msgspec
 
 from folkmoot.federated import wire
-from folkmoot.federated.signing import Identity
+from folkmoot.federated.signing import Identity, Signer
 
 Code = grpc.StatusCode
 #: What a lost connection, a coordinator that is starting, or an overloaded one looks like.
@@ -63,16 +63,22 @@ def backoff(first: float = 0.1, most: float = 10.0) -> Iterator[float]:
 
 class Connection:
     def __init__(
-        self, address: str, run_id: str, identity: Identity, tls: Tls | None = None
+        self,
+        address: str,
+        run_id: str,
+        identity: Identity,
+        tls: Tls | None = None,
+        longest_pause: float = 10.0,
     ) -> None:
-        self.run_id, self.identity = run_id, identity
+        self.run_id, self.longest_pause = run_id, longest_pause
+        self.signer = Signer(identity)
         options = [
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.min_reconnect_backoff_ms", 100),
-            ("grpc.max_reconnect_backoff_ms", 5_000),
+            ("grpc.max_reconnect_backoff_ms", round(longest_pause * 1000)),
             ("grpc.keepalive_time_ms", 30_000),
             ("grpc.keepalive_timeout_ms", 10_000),
-            ("grpc.max_receive_message_length", 65_536),
+            ("grpc.max_receive_message_length", 2 << 20),
         ]
         if tls is None:
             self._channel = grpc.aio.insecure_channel(address, options)
@@ -98,12 +104,12 @@ class Connection:
     async def call(self, method: str, request: Any, limit: float = CALL_TIMEOUT) -> Any:
         """One attempt, signed for the present session. Raises `grpc.aio.AioRpcError`."""
         request.run_id = self.run_id
-        self.identity.sign(method, request, self.session)
+        self.signer.sign(method, request, self.session)
         return await self._calls[method](request, timeout=limit)
 
     async def insist(self, method: str, request: Any, limit: float = CALL_TIMEOUT) -> Any:
         """Attempts until there is an answer. Raises `Refused`, or `Finished`."""
-        delays = backoff()
+        delays = backoff(most=self.longest_pause)
         while True:
             session = self.session
             try:
@@ -111,7 +117,8 @@ class Connection:
             except grpc.aio.AioRpcError as error:
                 if _forgotten(error):
                     await self.register(instead_of=session)
-                elif error.code() not in PASSING:
+                    continue
+                if error.code() not in PASSING:
                     raise Refused(error.code(), error.details() or "") from None
             await asyncio.sleep(next(delays))
 
@@ -120,7 +127,7 @@ class Connection:
         async with self._registering:
             if self.session and self.session != instead_of:
                 return
-            for delay in backoff():
+            for delay in backoff(most=self.longest_pause):
                 if await self._rendezvous():
                     return
                 await asyncio.sleep(delay)
@@ -134,7 +141,10 @@ class Connection:
                 self.session = answer.session
                 answer = await self.call("Rendezvous", wire.RendezvousRequest())
         except grpc.aio.AioRpcError as error:
-            if error.code() in PASSING or error.code() == Code.UNAUTHENTICATED:
+            if error.code() == Code.UNAUTHENTICATED:
+                self.signer.leap()
+                return False
+            if error.code() in PASSING:
                 return False
             raise Refused(error.code(), error.details() or "") from None
         self.participant_id, self.bucket = answer.participant_id, answer.bucket

@@ -30,6 +30,8 @@ from folkmoot.federated.arrays import ModelFile, save_model
 from folkmoot.federated.combine import combine, lost
 from folkmoot.federated.config import Federation
 from folkmoot.federated.metrics import Meters
+from folkmoot.federated.secure.masks import Mask
+from folkmoot.federated.secure.rounds import SecureRounds
 from folkmoot.federated.store import RoundStore
 
 COMPACT_AT = 128 * 1024
@@ -81,8 +83,13 @@ class Coordinator:
         self.workers = ThreadPoolExecutor(WORKERS, "folkmoot-worker")
         self._waiting: dict[str, asyncio.Future[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._aggregation: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self._tidying = asyncio.Lock()
         self.finished = asyncio.Event()
+        self.secure = SecureRounds(
+            config.run_id, config.secure, lambda: self.state, self.submit, self.log.write, folder
+        )
+        self.failure: BaseException | None = None
         self.resumed = bool(self._journal.records)
         try:
             self.state, self.seed = self._replay() if self.resumed else self._begin()
@@ -105,7 +112,7 @@ class Coordinator:
         if self.resumed:
             # After a crash of the machine, an update that was never synced may be gone.
             await self._ask_again(list(self.state.deliveries.values()))
-        if self.state.closing and self._aggregation is None:
+        if self.state.closing and not self._closing:
             self._aggregate(self.state.closing)
         if self.state.phase == rules.FINISHED:
             self.finished.set()
@@ -116,9 +123,9 @@ class Coordinator:
         """Release everything; the journal has all that a later start needs."""
         if self._timer:
             self._timer.cancel()
-        if self._aggregation:
-            self._aggregation.cancel()
-            await asyncio.gather(self._aggregation, return_exceptions=True)
+        for task in self._closing:
+            task.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
         for waiting in self._waiting.values():
             waiting.cancel()
         await asyncio.to_thread(self.workers.shutdown, cancel_futures=True)
@@ -169,6 +176,7 @@ class Coordinator:
                 self._aggregate(effect.keys)
         if self.state.phase == rules.FINISHED:
             self.finished.set()
+        self.secure.observe(effects)
         self._wake_changed(before, event)
         self.meters.observe(self.state)
         self._arm()
@@ -211,15 +219,28 @@ class Coordinator:
 
     def _aggregate(self, keys: tuple[str, ...]) -> None:
         deliveries = [self.state.deliveries[key] for key in keys]
-        self._aggregation = asyncio.get_running_loop().create_task(self._close(deliveries))
+        task = asyncio.get_running_loop().create_task(self._close(deliveries))
+        self._closing.add(task)
+        task.add_done_callback(self._closed)
+
+    def _closed(self, task: asyncio.Task[None]) -> None:
+        """A round whose closing failed in a way we do not know stops the coordinator, loudly."""
+        self._closing.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self.failure = error
+            self.finished.set()
 
     async def _close(self, deliveries: list[Delivery]) -> None:
         """Make the next global model; a failure of the disk or the bucket is tried again."""
         delay, round_ = 1.0, self.state.round
         while True:
-            started = time.perf_counter()
+            started, residue = time.perf_counter(), None
+            if self.secure.applies():
+                residue = await self.secure.unmask(deliveries)
+                if residue is None:
+                    return
             try:
-                done = await self._combine(deliveries)
+                done = await self._combine(deliveries, residue)
             except (OSError, ValueError) as error:
                 self.log.write(eventlog.AggregationFailed(round_, str(error), delay))
                 if await self._ask_again(deliveries):
@@ -234,11 +255,14 @@ class Coordinator:
             )
             self.meters.aggregated(seconds)
             self.submit(m.Written(round_, done.digest))
-            await self._tidy(round_)
+            async with self._tidying:
+                await self._tidy(round_, [delivery.key for delivery in deliveries])
             return
 
-    async def _combine(self, deliveries: list[Delivery]) -> Any:
-        return await self._run(combine, self.config, self.store, self.state, self.seed, deliveries)
+    async def _combine(self, deliveries: list[Delivery], residue: list[Mask] | None) -> Any:
+        return await self._run(
+            combine, self.config, self.store, self.state, self.seed, deliveries, residue
+        )
 
     async def _ask_again(self, deliveries: list[Delivery]) -> bool:
         """Give up updates that cannot be read back; whether there were any."""
@@ -247,10 +271,12 @@ class Coordinator:
             self.submit(m.Lost(tuple(gone)))
         return bool(gone)
 
-    async def _tidy(self, closed: int) -> None:
+    async def _tidy(self, closed: int, used: list[str]) -> None:
         """Forget what the closed round needed; keep the journal short."""
         oldest = closed - self.config.rounds.max_staleness
         await self._run(self.store.forget_round, oldest)
+        if not self.config.bucket.keep_updates:
+            await self._run(self.store.consume, used)
         await self._run(self.store.forget_memory, closed)
         if keep := self.config.bucket.keep_rounds:
             before = self.state.round - keep + 1

@@ -8,6 +8,7 @@ round that is repeated after a crash draws the same ones.
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -26,24 +27,21 @@ def derive_key(secret: bytes, *purpose: str) -> bytes:
 
 
 class Keystream:
-    """Fills arrays from the stream of `key`. Not to be shared between threads."""
+    """Any part of the stream of any key, up to `largest` bytes at a time. One per thread."""
 
-    def __init__(self, key: bytes, largest: int) -> None:
-        self._algorithm = algorithms.AES(key)
-        self._zeros = memoryview(bytes(largest))
-        # The cipher wants room for one block more than it writes.
-        self._buffer = np.empty(largest + AES_BLOCK, np.uint8)
+    def __init__(self, largest: int) -> None:
+        # Room for a start inside a block, and for the block more that the cipher asks for.
+        self._zeros = memoryview(bytes(largest + AES_BLOCK))
+        self._buffer = np.empty(largest + 2 * AES_BLOCK, np.uint8)
 
-    def words(self, position: int, count: int, dtype: type[np.unsignedinteger]) -> Array:
-        """`count` words of the stream from word `position` on; valid until the next call.
-
-        `position` must begin an AES block: a multiple of 4 for 32-bit words, of 2 for 64-bit ones.
-        """
+    def words(
+        self, key: bytes, position: int, count: int, dtype: type[np.unsignedinteger[Any]]
+    ) -> Array:
+        """`count` words of the stream from word `position` on; valid until the next call."""
         size = np.dtype(dtype).itemsize
-        block, rest = divmod(position * size, AES_BLOCK)
-        if rest:
-            raise ValueError(f"word {position} does not begin a block of {AES_BLOCK} bytes")
+        block, skipped = divmod(position * size, AES_BLOCK)
+        length = skipped + count * size
         counter = modes.CTR(block.to_bytes(AES_BLOCK, "big"))
-        written = Cipher(self._algorithm, counter).encryptor()
-        written.update_into(self._zeros[: count * size], self._buffer.data)
-        return self._buffer[: count * size].view(dtype)
+        cipher = Cipher(algorithms.AES(key), counter).encryptor()
+        cipher.update_into(self._zeros[:length], self._buffer.data)
+        return self._buffer[skipped:length].view(dtype)

@@ -20,8 +20,14 @@ FAREWELL = 5.0
 class Server:
     """A running coordinator and where it can be reached."""
 
-    def __init__(self, coordinator: Coordinator, port: int, metrics_port: int | None) -> None:
-        self.coordinator = coordinator
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        service: CoordinatorService,
+        port: int,
+        metrics_port: int | None,
+    ) -> None:
+        self.coordinator, self.service = coordinator, service
         self.port, self.metrics_port = port, metrics_port
 
     @property
@@ -30,7 +36,15 @@ class Server:
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     async def finished(self) -> None:
+        """Wait for the last round; raises what kept the coordinator from going on."""
         await self.coordinator.finished.wait()
+        if self.coordinator.failure:
+            raise self.coordinator.failure
+
+    async def farewell(self, patience: float = FAREWELL) -> None:
+        """Stay until everybody who is connected has heard that the federation has finished."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.service.all_told.wait(), patience)
 
 
 @contextlib.asynccontextmanager
@@ -42,7 +56,8 @@ async def serving(
     server = grpc.aio.server(options=_options(config))
     stop_metrics: Callable[[], None] = lambda: None  # noqa: E731 - the no-op of what follows
     try:
-        server.add_generic_rpc_handlers((CoordinatorService(coordinator).handler(),))
+        service = CoordinatorService(coordinator)
+        server.add_generic_rpc_handlers((service.handler(),))
         port = _listen(server, config)
         metrics_port = None
         if config.metrics.enable:
@@ -51,7 +66,7 @@ async def serving(
             )
         await coordinator.start()
         await server.start()
-        running = Server(coordinator, port, metrics_port)
+        running = Server(coordinator, service, port, metrics_port)
         state = coordinator.state
         coordinator.log.write(
             eventlog.Started(

@@ -22,6 +22,9 @@ from folkmoot.exchange.bucket import BucketError
 from folkmoot.federated import eventlog, wire
 from folkmoot.federated.combine import Judged, judge
 from folkmoot.federated.coordinator import Coordinator
+from folkmoot.federated.secure.member import Distrust
+from folkmoot.federated.secure.messages import BadMessage
+from folkmoot.federated.secure.rounds import refusal
 from folkmoot.federated.signing import SESSION_BYTES, Nonces, Unauthenticated, verify
 
 DIGEST_BYTES = 32
@@ -57,6 +60,9 @@ class CoordinatorService:
         self.session = secrets.token_bytes(SESSION_BYTES)
         self._nonces = Nonces()
         self._names = {bytes.fromhex(k): n for n, k in self.config.security.participants.items()}
+        self._told: set[str] = set()
+        #: Set when every participant has heard FINISHED.
+        self.all_told = asyncio.Event()
         self._judging: dict[str, asyncio.Task[Judged]] = {}
 
     def handler(self) -> grpc.GenericRpcHandler:
@@ -123,6 +129,8 @@ class CoordinatorService:
             # That our own delivery is known now is no news to the one who made it.
             news = advert[:2] != seen[:2] or (advert.expected and not seen.expected)
             if news or left <= 0:
+                if advert.phase == rules.FINISHED:
+                    self._tell_end(id)
                 return wire.HeartbeatResponse(
                     state=wire.STATE[advert.phase], round=advert.round, expected=advert.expected
                 )
@@ -138,6 +146,7 @@ class CoordinatorService:
                 f"round {request.round} is not in progress; it is round {task.round}",
             )
         return wire.StartTrainingRoundResponse(
+            fixed_point=self._fixed_point(),
             epochs=task.epochs,
             epoch_base=task.epoch_base,
             round=task.round,
@@ -152,6 +161,9 @@ class CoordinatorService:
         if answer := rules.admits(self.coordinator.state, *_fields(delivery)):
             self._refuse((answer,))
             return wire.EndTrainingRoundResponse(again=True)
+        secure = self.coordinator.secure
+        if secure.applies() and (reason := secure.admits(id)):
+            raise Refusal(Code.FAILED_PRECONDITION, reason)
         judged = await self._judge(delivery)
         if judged.reason:
             self._reject(delivery, judged)
@@ -163,6 +175,32 @@ class CoordinatorService:
         if not again:
             self._report(delivery, request)
         return wire.EndTrainingRoundResponse(again=again)
+
+    async def SecureStep(self, request: Any) -> Any:
+        id = self._named(self._proven("SecureStep", request))
+        self.coordinator.heard(id)
+        advert = self._asked(rules.advert(self.coordinator.state, id))
+        if advert.phase != rules.ROUND or not self.coordinator.secure.applies():
+            reason = f"{id} takes part in no secure aggregation now: it hears {advert.phase}"
+            raise Refusal(Code.FAILED_PRECONDITION, reason)
+        patience = min(request.wait_ms / 1000, self.config.rounds.heartbeat_time)
+        try:
+            answer = await self.coordinator.secure.step(id, request, patience)
+        except (BadMessage, Distrust) as error:
+            raise Refusal(Code.INVALID_ARGUMENT, refusal(error)) from None
+        self.coordinator.heard(id)
+        return wire.SecureStepResponse(
+            step=answer.step, attempt=answer.attempt, payload=answer.payload
+        )
+
+    def _fixed_point(self) -> Any:
+        """How an update is masked in this round, if it is."""
+        if not self.coordinator.secure.applies():
+            return None
+        secure = self.config.secure
+        return wire.FixedPoint(
+            limit=secure.limit, fraction_bits=secure.fraction_bits, max_samples=secure.max_samples
+        )
 
     async def Status(self, request: Any) -> Any:
         state = self.coordinator.state
@@ -179,6 +217,12 @@ class CoordinatorService:
             quarantined=len(state.quarantined),
             epoch_base=state.epoch_base,
         )
+
+    def _tell_end(self, id: str) -> None:
+        """Note who has heard that it is over."""
+        self._told.add(id)
+        if self._told.issuperset(self.coordinator.state.members):
+            self.all_told.set()
 
     # Who speaks.
 

@@ -12,7 +12,7 @@ Calls block; the coordinator makes them on its worker threads.
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from blake3 import blake3
 
 from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
 from folkmoot.federated.arrays import BLOCK, Array, ModelFile
+from folkmoot.federated.weights import SPARE
 
 READ = 1 << 20
 
@@ -60,6 +61,21 @@ class RoundStore:
         """Delete the private copies of a round."""
         shutil.rmtree(self._spool / str(round_), ignore_errors=True)
 
+    def consume(self, keys: Iterable[str]) -> None:
+        """These updates are part of a global model, and are nobody's business any more.
+
+        In a folder their files are put aside for their own senders to write over: a file that is
+        there already costs a fraction of a new one.
+        """
+        for key in keys:
+            if self.bucket.folder is None:
+                self.bucket.delete(key)
+                continue
+            spare = self.bucket.folder / SPARE / key.partition("/")[2]
+            spare.parent.mkdir(exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(self.bucket.folder / key, spare)
+
     # Global models.
 
     def global_path(self, round_: int) -> Path:
@@ -96,7 +112,7 @@ class RoundStore:
         if self.bucket.folder is None:
             return self._prune_remote(oldest)
         count = 0
-        for entry in self.bucket.folder.iterdir():
+        for entry in list(self.bucket.folder.iterdir()):
             if entry.name.isdigit() and int(entry.name) < oldest:
                 count += sum(1 for _ in entry.iterdir())
                 shutil.rmtree(entry, ignore_errors=True)

@@ -13,6 +13,7 @@ from blake3 import blake3
 
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.federated.arrays import (
+    BLOCK,
     Array,
     BadModel,
     ModelFile,
@@ -23,6 +24,8 @@ from folkmoot.federated.arrays import (
 )
 
 CHUNK = 8 << 20
+#: In a folder bucket: where the coordinator puts a participant's last file when it is used up.
+SPARE = "#spare"
 Arrays = dict[str, Array]
 
 
@@ -53,7 +56,8 @@ class Weights:
             hasher = blake3()
             self.bucket.put(key, _chunks(arrays, hasher))
             return hasher.digest()
-        return _write_file(self.bucket.folder / key, arrays)
+        spare = self.bucket.folder / SPARE / participant_id
+        return _write_file(self.bucket.folder / key, arrays, spare)
 
     def _mapped(self, path: Path, digest: bytes) -> Arrays:
         with ModelFile(path) as model:
@@ -75,15 +79,16 @@ def _flat(arrays: Mapping[str, Array], name: str, dtype: Any) -> memoryview:
     return np.ascontiguousarray(arrays[name], dtype).reshape(-1).view(np.uint8).data
 
 
-def _write_file(path: Path, arrays: Mapping[str, Array]) -> bytes:
+def _write_file(path: Path, arrays: Mapping[str, Array], spare: Path) -> bytes:
     # Not synced: after a power cut the coordinator sees from the digest that it must ask again.
-    writer = ModelWriter(path, layout_of(arrays))
+    writer = ModelWriter(path, layout_of(arrays), spare)
     hasher = blake3(encode_header(writer.layout))
     try:
         for name, meta in writer.layout.items():
             values = np.ascontiguousarray(arrays[name], meta.numpy).reshape(-1)
-            for start in range(0, meta.size, CHUNK // 4):
-                block = values[start : start + CHUNK // 4]
+            # A block is hashed while it is still in the cache that the write filled.
+            for start in range(0, meta.size, BLOCK):
+                block = values[start : start + BLOCK]
                 writer.write(name, start, block)
                 hasher.update(block.view(np.uint8).data)
         writer.commit(durable=False)

@@ -33,7 +33,7 @@ class FlatParameters:
         self._views = self._cut(self.grads)
         for p, home in zip(self.parameters, self._cut(self.weights), strict=True):
             home.copy_(p.data)
-            p.data = home
+            p.data, p.grad = home, None
 
     @property
     def shapes(self) -> list[tuple[str, tuple[int, ...]]]:

@@ -33,7 +33,7 @@ def leaf(name: str, tensor: torch.Tensor) -> bytes:
     threads = torch.get_num_threads() if values.size >= _WORTH_THREADS else 1
     hasher = blake3(derive_key_context=_LEAF, max_threads=threads)
     hasher.update(len(described).to_bytes(8, "little") + described)
-    hasher.update(memoryview(values))
+    hasher.update(values.data)
     return hasher.digest()
 
 

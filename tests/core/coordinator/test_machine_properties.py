@@ -5,10 +5,12 @@ bookkeeping of samples, kept as plain sets from the effects alone, that the stat
 """
 
 from collections.abc import Callable
+from fractions import Fraction
 from hashlib import sha256
+from math import floor
 from typing import Any, NamedTuple
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -41,6 +43,7 @@ class Ledger:
     def hear(self, effect: m.Effect, after: Coordinator, closing: Round | None) -> None:
         match effect:
             case m.RoundStarted(height=height, samples=samples):
+                assert samples in (0, ramp(after.run.config, self.next))
                 self.start(height, samples, numbered(after.round.spans))
             case m.RoundJudged(height=height, attested=attested, owed=owed):
                 assert closing is not None
@@ -81,6 +84,15 @@ class Ledger:
 
 def numbered(spans: Share) -> list[int]:
     return [sample for span in spans for sample in range(span.start, span.stop)]
+
+
+def ramp(config: CoordinatorConfig, index: int) -> int:
+    """The batch size after `index` samples: the straight line, half rounded up."""
+    tokens, over = index * SEQ, config.global_batch_size_warmup_tokens
+    if tokens >= over:
+        return config.batch_size_end
+    gain = Fraction((config.batch_size_end - config.global_batch_size_start) * tokens, over)
+    return floor(config.global_batch_size_start + gain + Fraction(1, 2))
 
 
 def seen_by_quorum(state: Coordinator, by: Round, height: int) -> set[int]:
@@ -185,6 +197,8 @@ def nonsense_witness(state: Coordinator, a: int, b: int) -> list[Any]:
         replace(true, height=made.height),
         replace(true, proof=proof),
         replace(true, proof=replace(true.proof, witness=True, position=0)),
+        replace(true, proof=replace(true.proof, position=true.proof.position + 1)),
+        replace(true, proof=replace(true.proof, position=true.proof.position ^ 1)),
         replace(true, participant_bloom=b"\xff" * len(true.participant_bloom)),
         replace(true, participant_bloom=(noise * 9)[: len(true.participant_bloom)]),
         replace(true, broadcast_bloom=noise[: b % 32]),
@@ -362,6 +376,24 @@ def old_proofs_hold(before: Coordinator, after: Coordinator) -> None:
             assert after.epoch.clients[place].id == before.epoch.clients[place].id
 
 
+def new_things_are_true(after: Coordinator, effect: m.Effect) -> None:
+    """Whoever begins a round is in the epoch, and whoever witnesses one was elected to."""
+    match effect:
+        case m.RoundStarted():
+            gone = [place for place, client in enumerate(after.epoch.clients) if client.left]
+            assert list(after.round.absent) == gone
+        case m.WitnessAccepted(id=identity, height=height):
+            round_ = after.round_at(height)
+            if round_ is None:  # it was the last of the run, and closed it
+                assert not after.epoch.clients
+                return
+            proof = round_.witnesses[-1].proof
+            assert after.committee(round_).verify_witness(proof)
+            assert proof.witness
+            assert after.epoch.clients[after.place(round_, proof.index)].id == identity
+            assert len({w.proof.index for w in round_.witnesses}) == len(round_.witnesses)
+
+
 def check(before: Coordinator, message: Any, now: int, seed: int, ledger: Ledger) -> Coordinator:
     """Apply one message and hold every claim."""
     after, effects = apply(before, message, now, seed)
@@ -378,6 +410,7 @@ def check(before: Coordinator, message: Any, now: int, seed: int, ledger: Ledger
         old_proofs_hold(before, after)
     closing = after.round_at(before.round.height) if before.epoch.rounds else None
     for effect in effects:
+        new_things_are_true(after, effect)
         ledger.hear(effect, after, closing)
     ledger.agrees_with(after)
     assert after.progress.step <= max(before.progress.step, after.run.config.total_steps)
@@ -397,7 +430,11 @@ def play(run: Run, steps: list[Step]) -> None:
             state = check(state, message, now, 3 * number + a, ledger)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# No `explain` phase: it takes minutes over a list of this length and says little.
+@settings(
+    max_examples=100,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+)
 @given(runs(), STEPS)
 def test_no_list_of_messages_breaks_a_claim(run: Run, steps: list[Step]) -> None:
     play(run, steps)

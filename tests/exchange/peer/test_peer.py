@@ -18,12 +18,16 @@ from exchange.peer.world import (
 from folkmoot.exchange.peer import (
     Disconnected,
     Method,
+    Misbehaved,
     NoAnswer,
     Peer,
+    PeerConfig,
     Refusal,
     Turned,
     Unavailable,
+    Unreachable,
 )
+from folkmoot.exchange.peer.address import Address, encode_address
 
 
 def test_a_small_body_rides_in_its_message_and_reaches_everybody_once() -> None:
@@ -99,8 +103,13 @@ def test_a_member_of_another_run_is_refused() -> None:
             try:
                 await here.members(roster([here, other]))
                 await other.members(roster([here, other]))
-                turned = await told(here).until(Turned)
-                assert "another run" in turned.reason
+                # Whichever reads the other's greeting first hangs up.
+                waiting = [asyncio.create_task(told(p).until(Misbehaved)) for p in (here, other)]
+                (first, *_), _ = await asyncio.wait(waiting, return_when="FIRST_COMPLETED")
+                assert first.result().reason == "it belongs to another run"
+                for task in waiting:
+                    task.cancel()
+                assert not here.neighbours()
             finally:
                 await other.close()
 
@@ -127,8 +136,10 @@ def test_a_member_that_starts_again_takes_its_place() -> None:
             secret = os.urandom(32)
             before = await open_peer(secret=secret)
             await assemble([here, before])
-            # The first life vanishes without a goodbye: `here` still believes in it.
-            before._roster._hooks.event = lambda event: None
+            # The first life hangs: it never says goodbye, and `here` still believes in it.
+            for seat in before._roster._seats.values():
+                assert seat.dialler is not None
+                seat.dialler.cancel()
             after = await open_peer(secret=secret)
             try:
                 await after.members(roster([here, after]))
@@ -215,5 +226,31 @@ def test_a_question_is_answered_refused_or_given_up() -> None:
             with pytest.raises(Refusal, match="cannot be read"):
                 await asker.ask(other.id, wrong, 5)
             assert await asker.ask(other.id, ECHO, "still here") == "ereh llits"
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        (PeerConfig(bind="192.0.2.77:1"), "could not listen on 192.0.2.77:1"),
+        (PeerConfig(bind="nowhere"), "could not listen on nowhere"),
+        (PeerConfig(relays=("not a url",)), "`relays` must be urls"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_a_sentence(config: PeerConfig, why: str) -> None:
+    with pytest.raises((OSError, ValueError), match=why):
+        run(open_peer(config))
+
+
+def test_a_member_whose_address_is_nonsense_is_unreachable_and_nothing_more() -> None:
+    async def test() -> None:
+        async with members(2) as peers:
+            for address in (b"", b"garbage", encode_address(Address(("nowhere",), "not a url"))):
+                stranger = os.urandom(32)
+                await peers[0].members(roster(peers) | {stranger: address})
+                await told(peers[0]).until(Unreachable, lambda e, s=stranger: e.peer == s)
+            peers[0].publish(1, b"we go on")
+            assert (await peers[1].receive()).head == b"we go on"
 
     run(test())

@@ -13,9 +13,7 @@ from folkmoot.exchange.peer import Event, Limits, Message, Peer, PeerConfig
 
 T = TypeVar("T")
 TOPIC = hashlib.sha256(b"a run").digest()
-QUICK = PeerConfig(
-    stall=1.0, grace=0.2, silence=3.0, shun=60.0, gossip=Limits(quiet=0.05, patience=0.5)
-)
+QUICK = PeerConfig(stall=1.0, grace=0.2, shun=60.0, gossip=Limits(quiet=0.05, patience=0.5))
 """The same rules in less time."""
 
 

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from folkmoot.federated.aggregate import Update, walk
+from folkmoot.federated.aggregate import Closing, Update, walk
 from folkmoot.federated.aggregate.clipped import Clipped
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.fedbuff import FedBuff
@@ -54,7 +54,7 @@ def combine(strategy, files, out, memory=None):
     )
     recalled = ModelFile(memory) if memory else None
     try:
-        strategy.combine(base, updates, recalled, writer, kept, b"\x01" * 32)
+        strategy.combine(Closing(base, updates, recalled, writer, kept, b"\x01" * 32))
         writer.commit(durable=False)
         if strategy.memory_layout(base.layout):
             kept.commit(durable=False)
@@ -107,7 +107,7 @@ def test_memory_does_not_grow_with_participants(strategy, tmp_path):
         kept = ModelWriter(tmp_path / "memory", layout)
         tracemalloc.start()
         try:
-            strategy.combine(base, updates, None, writer, kept, bytes(32))
+            strategy.combine(Closing(base, updates, None, writer, kept, bytes(32)))
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -125,7 +125,7 @@ def test_memory_does_not_grow_with_participants(strategy, tmp_path):
 @every_strategy
 def test_a_round_without_updates_is_an_error_that_says_so(strategy):
     with pytest.raises(CombineFailed, match="no update was accepted"):
-        strategy.combine(None, [], None, None, None, bytes(32))
+        strategy.combine(Closing(None, [], None, None, None, bytes(32)))
 
 
 @every_strategy

@@ -86,7 +86,7 @@ def test_moments_of_half_precision_are_kept_in_single():
         ({"strategy": "krum", "byzantine": -1}, "byzantine"),
         ({"strategy": "trimmed_mean", "trim": 0.5}, "trim"),
         ({"strategy": "clipped", "clip_norm": 0}, "clip_norm"),
-        ({"strategy": "fedbuff", "buffer": 0}, "buffer"),
+        ({"strategy": "fedbuff", "learning_rate": 0}, "learning_rate"),
         ({"strategy": "private", "clip_norm": 1, "noise_multiplier": 0}, "noise_multiplier"),
         ({"strategy": "fedavg", "momentum": 0.9}, "momentum"),
         ({"strategy": "fedsgd"}, "fedsgd"),

@@ -6,6 +6,7 @@ for the one who knows what the message is worth by then.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from folkmoot.core.coordinator.view import apply_change
 from folkmoot.core.delta import DeltaError
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
-SUBMIT_TIMEOUT = 10.0
+SUBMIT_TIMEOUT, READ_TIMEOUT = 10.0, 60.0
 
 
 class Denied(Exception):
@@ -68,9 +69,12 @@ class ServerAuthority:
         self.run_id = run_id
         self._identity = identity
         self._session = b""
-        self._nonce = 0
+        # Above every nonce of an earlier process with the same key.
+        self._nonce = time.time_ns() // 1000
+        self.sent = self.received = 0  # bytes of messages, for the account of a round
         self._hello = self._method("Hello", wire.HelloReply)
         self._submit = self._method("Submit", wire.Receipt)
+        self._read = self._method("Read", wire.Data)
         self._watch = self._channel.unary_stream(
             f"/{wire.SERVICE}/Watch",
             request_serializer=wire.Signed.SerializeToString,
@@ -96,6 +100,19 @@ class ServerAuthority:
             return Reason[receipt.refused] if receipt.refused else None
         raise AssertionError("the second attempt returns or raises")
 
+    async def read(self, name: str, start: int, length: int) -> tuple[int, bytes]:
+        """(size of the whole, bytes) of a data file that the server keeps; at most `MAX_READ`."""
+        payload = msgspec.msgpack.encode(wire.Range(name, start, min(length, wire.MAX_READ)))
+        for attempt in (1, 2):
+            try:
+                answer = await self._read(await self._signed("Read", payload), timeout=READ_TIMEOUT)
+            except grpc.aio.AioRpcError as error:
+                self._raise_unless_stale(error, attempt)
+                continue
+            self.received += answer.ByteSize()
+            return answer.size, answer.data
+        raise AssertionError("the second attempt returns or raises")
+
     async def watch(self) -> AsyncIterator[Coordinator]:
         wait = FIRST_WAIT
         while True:
@@ -116,6 +133,7 @@ class ServerAuthority:
     async def _stream(self) -> AsyncIterator[Coordinator]:
         state: Coordinator | None = None
         async for change in self._watch(await self._signed("Watch", b"")):
+            self.received += change.ByteSize()
             if change.snapshot:
                 state = decode(change.snapshot)
             elif state is None:
@@ -136,6 +154,7 @@ class ServerAuthority:
             payload=payload,
         )
         request.signature = self._identity.sign(wire.signed_bytes(method, self.run_id, request))
+        self.sent += request.ByteSize()
         return request
 
     def _raise_unless_stale(self, error: grpc.aio.AioRpcError, attempt: int) -> None:
@@ -146,6 +165,9 @@ class ServerAuthority:
         if error.code() in (*_FINAL, grpc.StatusCode.UNAUTHENTICATED):
             raise Denied(f"{self.address}: {error.details()}") from None
         raise Unreachable(f"{self.address}: {error.details()}") from None
+
+    def traffic(self) -> tuple[int, int]:
+        return self.sent, self.received
 
     async def close(self) -> None:
         await self._channel.close()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -33,6 +33,7 @@ class Listening(NamedTuple):
     keeper: Keeper
     service: Service
     port: int
+    failed: asyncio.Future[Any]  # done, with the error, when the run can no longer be kept
 
 
 @asynccontextmanager
@@ -43,10 +44,11 @@ async def listen(
     access: Access,
     tls: ServerTls | None = None,
     listener: Listener | None = None,
+    data: Path | None = None,
 ) -> AsyncIterator[Listening]:
     """A run served at `address` (host:port, port 0 for any) while the block lasts."""
     keeper = Keeper(run, journal, listener)
-    service = Service(keeper, access)
+    service = Service(keeper, access, data)
     server = grpc.aio.server(
         options=[
             ("grpc.max_receive_message_length", wire.MAX_REQUEST),
@@ -60,12 +62,11 @@ async def listen(
         port = server.add_insecure_port(address)
     else:
         port = server.add_secure_port(address, tls.credentials())
-    tasks = [asyncio.create_task(keeper.serve()), asyncio.create_task(service.publish())]
+    working = asyncio.gather(keeper.serve(), service.publish())
     await server.start()
     try:
-        yield Listening(keeper, service, port)
+        yield Listening(keeper, service, port, working)
     finally:
         await server.stop(grace=0.5)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)

@@ -10,6 +10,7 @@
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import grpc
@@ -25,6 +26,7 @@ from folkmoot.core.coordinator.view import encode_change
 # Changes a watcher may lag behind before it is sent the whole state.
 LAG = 64
 
+_ranges = msgspec.msgpack.Decoder(wire.Range)
 _messages = msgspec.msgpack.Decoder(m.ClientMessage | m.OwnerMessage)
 
 
@@ -41,14 +43,16 @@ class Access(NamedTuple):
 class Service:
     """Answers for one keeper."""
 
-    def __init__(self, keeper: Keeper, access: Access = Access()) -> None:  # noqa: B008
+    def __init__(self, keeper: Keeper, access: Access, data: Path | None = None) -> None:
         self.keeper = keeper
         self.access = access
+        self.data = data
         self.session = secrets.token_bytes(signing.SESSION_BYTES)
         self.watchers = 0
         self._nonces = signing.Nonces()
         self._changes: list[tuple[int, bytes]] = []
         self._newest = (keeper.version, keeper.view)
+        self._encoded = (-1, b"")
         self._moved = asyncio.Condition()
 
     def register(self, server: grpc.aio.Server) -> None:
@@ -59,6 +63,7 @@ class Service:
             "Submit": grpc.unary_unary_rpc_method_handler(
                 self.submit, wire.Signed.FromString, _bytes
             ),
+            "Read": grpc.unary_unary_rpc_method_handler(self.read, wire.Signed.FromString, _bytes),
             "Watch": grpc.unary_stream_rpc_method_handler(
                 self.watch, wire.Signed.FromString, _bytes
             ),
@@ -96,25 +101,45 @@ class Service:
         refused = await self.keeper.submit(message)
         return wire.Receipt(refused=refused.name if refused else "")
 
+    async def read(self, request: Any, context: Any) -> Any:
+        """A range of a file in the data folder; names only, no paths."""
+        await self._authenticate("Read", request, context)
+        try:
+            wanted = _ranges.decode(request.payload)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not a range: {error}")
+        files = await asyncio.to_thread(_files, self.data)
+        if wanted.name not in files:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no data file '{wanted.name}' here")
+        size, data = await asyncio.to_thread(_read, files[wanted.name], wanted)
+        return wire.Data(size=size, data=data)
+
     async def watch(self, request: Any, context: Any) -> AsyncIterator[Any]:
         await self._authenticate("Watch", request, context)
         self.watchers += 1
         try:
-            version, state = self._newest
-            yield wire.Change(version=version, snapshot=encode(state))
+            version = self._newest[0]
+            yield self._snapshot()
             while True:
                 async with self._moved:
                     await self._moved.wait_for(lambda: self._newest[0] != version)  # noqa: B023
                     behind = self._newest[0] - version
                     pending = self._changes[-behind:] if behind <= len(self._changes) else []
-                    newest = self._newest
+                    newest = self._newest[0]
                 if not pending:
-                    version, state = newest
-                    yield wire.Change(version=version, snapshot=encode(state))
+                    version = newest
+                    yield self._snapshot()
                 for version, delta in pending:
                     yield wire.Change(version=version, delta=delta)
         finally:
             self.watchers -= 1
+
+    def _snapshot(self) -> Any:
+        """The newest state, encoded once however many ask for it."""
+        version, state = self._newest
+        if self._encoded[0] != version:
+            self._encoded = (version, encode(state))
+        return wire.Change(version=version, snapshot=self._encoded[1])
 
     async def publish(self) -> None:
         """Turn the keeper's new views into changes, until cancelled."""
@@ -143,6 +168,16 @@ class Service:
                 grpc.StatusCode.PERMISSION_DENIED, "this key is not on the run's allow-list"
             )
         return key
+
+
+def _files(folder: Path | None) -> dict[str, Path]:
+    return {p.name: p for p in folder.iterdir() if p.is_file()} if folder else {}
+
+
+def _read(path: Path, wanted: wire.Range) -> tuple[int, bytes]:
+    with path.open("rb") as file:
+        file.seek(wanted.start)
+        return path.stat().st_size, file.read(wanted.length)
 
 
 def _bytes(message: Any) -> bytes:

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from folkmoot.core import material
-from folkmoot.core.config import Broken, decode
+from folkmoot.core.config import Broken, all_broken, decode, settle_floats
 from folkmoot.core.quorum import MAX_WITNESSES
 from folkmoot.core.recipe import Distro, Recipe
 from folkmoot.core.schedule import Constant, Schedule
@@ -17,6 +17,9 @@ from folkmoot.core.schedule import Constant, Schedule
 RUN_ID_MAX = 64
 LOCATION_MAX = 1024
 MAX_DELAY = 2
+# Longer than any phase or epoch may be: 46 days, which is what a client's vital signs can tell.
+SECONDS_MAX = 4_000_000
+TOKENS_MAX = 2**60
 
 
 class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +53,9 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Whether faster clients get more of a round's batch.
     work_by_speed: bool = True
 
+    def __post_init__(self) -> None:
+        settle_floats(self)
+
     @property
     def clients_to_begin(self) -> int:
         return self.min_clients if self.init_min_clients is None else self.init_min_clients
@@ -72,18 +78,28 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
             "cooldown_time",
             "health_check_timeout",
         ):
-            if not 0 < getattr(self, name) < 4e6:
-                yield Broken(name, "must be more than 0 and less than 4,000,000 seconds")
+            if not 0 < getattr(self, name) < SECONDS_MAX:
+                yield Broken(name, f"must be more than 0 and less than {SECONDS_MAX:,} seconds")
         for name in ("warmup_time", "waiting_for_members_extra_time"):
-            if not 0 <= getattr(self, name) < 4e6:
-                yield Broken(name, "must be from 0 to 4,000,000 seconds")
+            if not 0 <= getattr(self, name) < SECONDS_MAX:
+                yield Broken(name, f"must be 0 or more, and less than {SECONDS_MAX:,} seconds")
         if self.rounds_per_epoch is not None:
-            if self.rounds_per_epoch < 1:
-                yield Broken("rounds_per_epoch", "must be 1 or more, or left out")
+            yield from self._rounds(self.rounds_per_epoch)
             return
         for name in ("warmup_time", "max_round_train_time"):
-            if getattr(self, name) >= self.epoch_time:
+            if getattr(self, name) >= self.epoch_time > 0:
                 yield Broken(name, f"must be less than epoch_time ({self.epoch_time:g} s)")
+
+    def _rounds(self, rounds: int) -> Iterator[Broken]:
+        longest = self.max_round_train_time + self.round_witness_time
+        if not 1 <= rounds < 2**32:
+            yield Broken("rounds_per_epoch", "must be 1 or more, or left out")
+        elif not self.warmup_time + rounds * longest < SECONDS_MAX:
+            yield Broken(
+                "rounds_per_epoch",
+                f"rounds of up to {longest:g} s (max_round_train_time and round_witness_time)"
+                f" must fit into {SECONDS_MAX:,} seconds",
+            )
 
     def _members(self) -> Iterator[Broken]:
         if self.min_clients < 1:
@@ -133,6 +149,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     architecture: material.Model = material.Gpt()
     data: material.Source | None = None
     held_out: material.Source | None = None  # for evaluation; with none there is no evaluation
+    tokenizer: str = ""  # stored with checkpoints: "bytes" or a file; none for prepared tokens
     lr: Schedule = Constant(base_lr=1e-3)
     method: Recipe = Distro()
     # Sequences that go through the model at once; 0 is all of a client's share.
@@ -161,6 +178,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     def rules(self) -> Iterator[Broken]:
         if not 1 <= len(self.run_id) <= RUN_ID_MAX:
             yield Broken("run_id", f"must have 1 to {RUN_ID_MAX} characters")
+        steps, size = self.config.total_steps, self.config.batch_size_end
+        if steps * size * self.model.max_seq_len >= TOKENS_MAX:
+            yield Broken("config", "total_steps of such batches are 2^60 tokens or more")
         yield from self._delay()
 
     def _delay(self) -> Iterator[Broken]:
@@ -175,9 +195,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     def all_rules(self) -> Iterator[Broken]:
         """The broken rules of the file and all its tables."""
-        yield from self.rules()
-        yield from self.config.rules()
-        yield from self.model.rules()
+        yield from all_broken(self)
 
 
 def decode_run(text: str, name: str = "run.toml") -> Run:

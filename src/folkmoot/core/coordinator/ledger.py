@@ -5,9 +5,10 @@ witness attests, and which results are learnt once the witnesses have spoken.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from folkmoot.core import bloom
 from folkmoot.core.coordinator.assignment import Share
@@ -20,15 +21,19 @@ from folkmoot.core.merkle import merkle_root
 COMMITMENTS_KEPT = 4
 
 
-class Result(msgspec.Struct, frozen=True, array_like=True):
+Hash = Annotated[bytes, Meta(min_length=32, max_length=32)]
+Number = Annotated[int, Meta(ge=0, lt=2**40)]
+
+
+class Result(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A trainer tells its peers what it trained: the commitment, and the bytes' content address."""
 
-    epoch: int
-    height: int
-    sender: bytes
-    commitment: bytes
-    blob: bytes
-    size: int
+    epoch: Number
+    height: Number
+    sender: Hash
+    commitment: Hash
+    blob: Hash
+    size: Number
 
 
 class Verdict(NamedTuple):
@@ -74,7 +79,7 @@ class Ledger:
 
     def arrived(self, result: Result) -> None:
         """The bytes of a result are here, and are what was committed to."""
-        self.offer(result)
+        self.offers.setdefault(result.sender, {})[result.commitment] = result
         self.sound.add(result.commitment)
         self.first.setdefault(result.sender, result.commitment)
 
@@ -83,6 +88,10 @@ class Ledger:
         """Whether a result of every share has arrived."""
         return len(self.first) == len(self.shares)
 
+    def seen(self, commitment: bytes, state: Coordinator, by: Round) -> bool:
+        """Whether a witness of `by` saw this commitment: the others are not worth fetching."""
+        return _votes([commitment], _filters(state, by)) > 0
+
     def verdict(self, state: Coordinator, by: Round) -> Verdict:
         """What the witnesses of `by` decided about this round."""
         quorum = state.quorum(by)
@@ -90,7 +99,7 @@ class Ledger:
             return Verdict((), ())
         senders = list(self.shares)
         scores = trainer_healthy_score_by_witnesses(senders, state, by)
-        filters = [(w.broadcast_bloom, state.bloom_shape(by, w.proof.index)) for w in by.witnesses]
+        filters = _filters(state, by)
         learn, missing = [], []
         for sender, score in zip(senders, scores.tolist(), strict=True):
             if score < quorum:
@@ -103,6 +112,11 @@ class Ledger:
                 # Either its bytes are missing, or witnesses saw a commitment we have not heard of.
                 missing.append(sender)
         return Verdict(tuple(learn), tuple(missing))
+
+
+def _filters(state: Coordinator, by: Round) -> list[tuple[bytes, bloom.Shape]]:
+    """The commitments that each witness of `by` saw."""
+    return [(w.broadcast_bloom, state.bloom_shape(by, w.proof.index)) for w in by.witnesses]
 
 
 def _votes(commitments: Iterable[bytes], filters: list[tuple[bytes, bloom.Shape]]) -> int:

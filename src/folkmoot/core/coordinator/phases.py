@@ -19,7 +19,6 @@ from folkmoot.core.coordinator.health import agreed_model, judge
 from folkmoot.core.coordinator.receive import Effects, remove
 from folkmoot.core.coordinator.state import (
     STORED_ROUNDS,
-    VITAL,
     Client,
     Coordinator,
     Epoch,
@@ -31,6 +30,7 @@ from folkmoot.core.coordinator.state import (
     RunState,
     Source,
     bit,
+    vitals_of,
 )
 from folkmoot.core.registry import registry_of
 from folkmoot.core.schedule import batch_size
@@ -127,9 +127,10 @@ def _release(state: Coordinator, trained: bool) -> tuple[Coordinator, Effects]:
     """End the epoch: its clients wait for the next one."""
     holding = state.model_hash if state.checkpoint.source is Source.P2P else b""
     back = []
+    vitals = state.vitals().tolist()
     for place, client in enumerate(state.epoch.clients):
         if not client.left:
-            seen, speed = VITAL.unpack_from(state.epoch.vitals, place * VITAL.size)
+            seen, speed = vitals[place]
             loaded = trained or bit(state.epoch.ready, place)
             held = holding if loaded else client.model_hash
             seen += state.epoch.started
@@ -161,7 +162,7 @@ def _enter_warmup(state: Coordinator, now: int, seed: int) -> tuple[Coordinator,
         clients=tuple(Client(p.id, p.address, p.model_hash) for p in chosen),
         started=now,
         ready=bytes((places + 7) // 8),
-        vitals=b"".join(VITAL.pack(0, p.speed) for p in chosen),
+        vitals=vitals_of([p.speed for p in chosen]),
     )
     taken = {p.id for p in chosen}
     pending = registry_of([p for p in state.pending if p.id not in taken])

@@ -15,6 +15,7 @@ from folkmoot.core.coordinator.config import LOCATION_MAX
 from folkmoot.core.coordinator.messages import Reason
 from folkmoot.core.coordinator.state import (
     VITAL,
+    VITALS_IN_PIECE,
     Checkpoint,
     Coordinator,
     Left,
@@ -176,11 +177,13 @@ def health_check(state: Coordinator, message: m.HealthCheck, now: int) -> Receiv
             return accused
         marks = accused
     epoch = state.epoch
-    at = place * VITAL.size
-    known = VITAL.unpack_from(epoch.vitals, at)[1]
+    piece, at = divmod(place, VITALS_IN_PIECE)
+    at *= VITAL.size
+    column = epoch.vitals[piece]
+    known = VITAL.unpack_from(column, at)[1]
     vital = VITAL.pack(min(max(now - epoch.started, 0), SEEN_MAX), speed or known)
-    column = memoryview(epoch.vitals)  # so that the column is copied once, not twice
-    vitals = b"".join((column[:at], vital, column[at + VITAL.size :]))
+    column = b"".join((column[:at], vital, column[at + VITAL.size :]))
+    vitals = (*epoch.vitals[:piece], column, *epoch.vitals[piece + 1 :])
     changed = replace(epoch, vitals=vitals, leaving=epoch.leaving + marks)
     return replace(state, epoch=changed), ()
 

@@ -8,6 +8,7 @@ whoever leaves after it. Times are whole milliseconds.
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from enum import StrEnum
 from struct import Struct as Packing
 
@@ -27,6 +28,8 @@ STATE_VERSION = 1
 STORED_ROUNDS = MAX_DELAY + 2
 VITAL = Packing("<II")
 VITAL_TYPE = np.dtype([("seen", "<u4"), ("speed", "<u4")])
+# Vitals are kept in pieces of this many places: a sign of life copies one piece, not all.
+VITALS_IN_PIECE = 512
 
 
 class RunState(StrEnum):
@@ -129,7 +132,7 @@ class Epoch(msgspec.Struct, frozen=True):
     started: int = 0
     absent: tuple[int, ...] = ()  # places whose client left
     ready: bytes = b""
-    vitals: bytes = b""
+    vitals: tuple[bytes, ...] = ()
     leaving: tuple[tuple[int, Left], ...] = ()  # to be removed when RoundWitness ends
     rounds: tuple[Round, ...] = ()  # the newest last
     last_height: int | None = None  # the last round that trains, once it is known
@@ -214,7 +217,7 @@ class Coordinator(msgspec.Struct, frozen=True):
         return bloom_shape(len(self.epoch.clients), round_.seed, index)
 
     def vitals(self) -> NDArray[np.void]:
-        return np.frombuffer(self.epoch.vitals, VITAL_TYPE)
+        return np.frombuffer(b"".join(self.epoch.vitals), VITAL_TYPE)
 
 
 def _id(client: Client) -> bytes:
@@ -233,6 +236,13 @@ def encode(state: Coordinator) -> bytes:
 def decode(data: bytes) -> Coordinator:
     """A state from its bytes; raises `msgspec.ValidationError` when they are not one."""
     return _decoder.decode(data)
+
+
+def vitals_of(speeds: Sequence[int]) -> tuple[bytes, ...]:
+    """The vitals of an epoch that begins with clients of these speeds."""
+    column = b"".join(VITAL.pack(0, speed) for speed in speeds)
+    size = VITALS_IN_PIECE * VITAL.size
+    return tuple(column[at : at + size] for at in range(0, len(column), size))
 
 
 def bit(column: bytes, place: int) -> bool:

@@ -18,7 +18,7 @@ _NOBODY: Registry[Any] = Registry()
 
 def view(state: Coordinator) -> Coordinator:
     """The state as clients see it."""
-    epoch = replace(state.epoch, vitals=b"", ready=b"", leaving=())
+    epoch = replace(state.epoch, vitals=(), ready=b"", leaving=())
     return replace(state, pending=_NOBODY, epoch=epoch)
 
 

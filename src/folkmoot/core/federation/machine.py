@@ -88,7 +88,7 @@ def task(state: State, id: str) -> Task | m.Refused:
         return m.Refused("outside-round", f"no round is in progress: the state is {state.phase}")
     if id not in state.selected:
         return _not_selected(state, id)
-    if state.closing and not state.rules.asynchronous:
+    if state.closing and not state.rules.max_staleness:
         return m.Refused("closed", f"round {state.round} closed with enough updates")
     return Task(
         state.round, state.epochs, state.epoch_base, state.initial_round, state.global_digest
@@ -117,7 +117,8 @@ def _timely(state: State, round_: int) -> m.Refused | None:
         return m.Refused("future-round", f"round {round_} has not begun; it is round {state.round}")
     if round_ < state.round - state.rules.max_staleness:
         return m.Refused("stale-round", f"round {round_} is over; it is round {state.round}")
-    if state.closing and not state.rules.asynchronous:
+    if state.closing and round_ <= state.round - state.rules.max_staleness:
+        # Only an update that is fresh enough for the next model may still come.
         return m.Refused("closed", f"round {round_} closed with enough updates")
     return None
 
@@ -190,11 +191,19 @@ def _quarantined(state: State, event: m.Quarantined, now: int) -> Step:
     return changed, (m.Left(event.id, f"expelled after {strikes} bad updates"),)
 
 
+def _excused(state: State, event: m.Excused, now: int) -> Step:
+    late = [id for id in state.outstanding() if id in event.ids]
+    if state.phase != ROUND or event.round != state.round or not late:
+        return state, ()
+    selected = tuple(id for id in state.selected if id not in late)
+    return replace(state, selected=selected, excused=tuple(sorted({*state.excused, *late}))), ()
+
+
 def _lost(state: State, event: m.Lost, now: int) -> Step:
     kept = {key: d for key, d in state.deliveries.items() if key not in event.keys}
-    if len(kept) == len(state.deliveries):
+    if len(kept) == len(state.deliveries) and not state.excused:
         return state, ()
-    return replace(state, deliveries=kept, closing=()), ()
+    return replace(state, deliveries=kept, closing=(), excused=()), ()
 
 
 def _tick(state: State, event: m.Tick, now: int) -> Step:
@@ -215,6 +224,7 @@ _HANDLERS: dict[type, Callable[[State, Any, int], Step]] = {
     m.Dropped: _dropped,
     m.Delivered: _delivered,
     m.Quarantined: _quarantined,
+    m.Excused: _excused,
     m.Lost: _lost,
     m.Tick: _tick,
     m.Written: _written,
@@ -250,7 +260,7 @@ def _settle(state: State, effects: tuple[m.Effect, ...], now: int, seed: bytes) 
 
 def _top_up(state: State, seed: bytes) -> Step:
     """Ask as many as the round still needs; once it is overdue, stragglers are not counted on."""
-    out = set(state.selected) | set(state.quarantined)
+    out = {*state.selected, *state.quarantined, *state.excused}
     candidates = [id for id in state.members if id not in out]
     counted_on = 0 if state.overdue else sum(1 for _ in state.outstanding())
     missing = state.rules.selection(state.goal) - len(state.deliveries) - counted_on
@@ -265,7 +275,7 @@ def _top_up(state: State, seed: bytes) -> Step:
 
 def _close(state: State) -> Step:
     count, rules = len(state.deliveries), state.rules
-    alone = not rules.asynchronous and not any(state.outstanding())
+    alone = not any(state.outstanding())
     suffices = count >= rules.enough(state.goal, len(state.quarantined))
     if count < state.goal and not (suffices and (alone or state.overdue)):
         return state, ()
@@ -285,8 +295,6 @@ def _ready(state: State) -> bool:
 def _starved(state: State) -> bool:
     if state.closing:
         return False
-    if state.rules.asynchronous:
-        return not state.members
     asked = len(state.deliveries) + sum(1 for _ in state.outstanding())
     return asked < state.rules.enough(state.goal, len(state.quarantined))
 
@@ -331,7 +339,13 @@ def _enter_round(state: State, now: int) -> State:
 def _enter_standby(state: State, now: int) -> State:
     """Selections are void; what was delivered stays, and bad updates may be made good."""
     return replace(
-        _next(state), phase=STANDBY, selected=(), quarantined=(), deadline=None, overdue=False
+        _next(state),
+        phase=STANDBY,
+        selected=(),
+        quarantined=(),
+        excused=(),
+        deadline=None,
+        overdue=False,
     )
 
 
@@ -358,6 +372,7 @@ def _next(state: State) -> State:
         history={key: d for key, d in remembered.items() if d.round >= oldest},
         deliveries={key: d for key, d in state.deliveries.items() if key not in done},
         quarantined=(),
+        excused=(),
         closing=(),
         written=None,
     )

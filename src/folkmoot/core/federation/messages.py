@@ -44,6 +44,13 @@ class Quarantined(Message, frozen=True, tag=True):
     reason: str
 
 
+class Excused(Message, frozen=True, tag=True):
+    """These came too late for the round's secure aggregation, through no fault of theirs."""
+
+    ids: tuple[str, ...]
+    round: int
+
+
 class Lost(Message, frozen=True, tag=True):
     """Accepted updates cannot be read back: they are asked for again."""
 
@@ -61,7 +68,7 @@ class Written(Message, frozen=True, tag=True):
     digest: str
 
 
-Event = Rendezvous | Dropped | Delivered | Quarantined | Lost | Tick | Written
+Event = Rendezvous | Dropped | Delivered | Quarantined | Excused | Lost | Tick | Written
 
 
 # Effects.

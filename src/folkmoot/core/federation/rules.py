@@ -43,8 +43,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_timeout: float = 5.0
     # Bad updates after which a participant is expelled; 0 never expels.
     max_strikes: int = 3
-    # Above 0, rounds are asynchronous (FedBuff): a new global model is made of every
-    # `buffer` updates, each at most `max_staleness` models old.
+    # Above 0, rounds are asynchronous (FedBuff): a new global model is made of every `buffer`
+    # updates, each at most `max_staleness` models old; or when all who are connected delivered.
     buffer: int = 0
     max_staleness: int = 0
 
@@ -87,6 +87,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         """
         quorum = _exact(self.quorum)
         least = max(ceil(self.min_participants * quorum), 1)
+        if self.asynchronous:
+            return min(goal, least)
         return min(goal, max(ceil(goal * quorum) - quarantined, least))
 
     def rules(self) -> Iterator[Broken]:

@@ -41,6 +41,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     deadline: int | None = None
     deliveries: dict[str, Delivery] = {}
     quarantined: tuple[str, ...] = ()
+    # Not asked in this round any more, because its secure aggregation began without them.
+    excused: tuple[str, ...] = ()
     # Nobody waits for stragglers any more: the deadline has passed.
     overdue: bool = False
     # The updates that the next global model is being made of.

@@ -26,7 +26,7 @@ class PeerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     receive_window: int = 16 << 20
     """What a neighbour may have under way to us before we read it."""
     requests: int = 16
-    """How many requests a neighbour may have open with us."""
+    """How many requests of a neighbour are served at a time."""
     call_limit: int = 4 << 20
     """Of a request or an answer."""
     gossip: Limits = Limits()
@@ -45,6 +45,8 @@ class PeerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A neighbour from whom no packet came for so long is gone (a live one is heard every 5 s)."""
     stall: float = 5.0
     """How long a piece, a frame or an answer may take before its sender is replaced."""
+    answer_time: float = 30.0
+    """How long finding the answer to a question may take."""
     shun: float = 30.0
     """How long one who broke the rules is refused; doubled each time."""
 

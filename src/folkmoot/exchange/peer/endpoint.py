@@ -1,6 +1,7 @@
 """Bind an iroh endpoint as the configuration says, and say where it can be reached."""
 
 import asyncio
+import socket
 
 from iroh import (
     Endpoint,
@@ -13,6 +14,7 @@ from iroh import (
 
 from folkmoot.exchange.peer.address import Address, decode_address
 from folkmoot.exchange.peer.config import PeerConfig
+from folkmoot.exchange.peer.trouble import in_words
 from folkmoot.exchange.peer.wire import ALPN
 
 
@@ -26,7 +28,7 @@ async def bind(secret: bytes, config: PeerConfig) -> Endpoint:
     builder.relay_mode(_relay_mode(config.relays))
     try:
         builder.bind_addr(config.bind)
-        if config.bind.startswith("127."):
+        if config.bind.startswith("127.") and _has_ipv6_loopback():
             # Unless told, it would also listen on every IPv6 address of the machine.
             builder.bind_addr("[::1]:0")
         builder.alpns([ALPN])
@@ -34,12 +36,22 @@ async def bind(secret: bytes, config: PeerConfig) -> Endpoint:
         endpoint = await builder.bind()
     except IrohError as error:
         raise OSError(
-            f"The peer could not listen on {config.bind}: {error.message()}. Is the port taken, or "
+            f"The peer could not listen on {config.bind}: {in_words(error)}. Is the port taken, or "
             "the address not one of this machine?"
         ) from error
     for external in config.advertise:
         await endpoint.add_external_addr(external)
     return endpoint
+
+
+def _has_ipv6_loopback() -> bool:
+    """Many containers have none."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
 
 
 def _relay_mode(relays: tuple[str, ...]) -> RelayMode:
@@ -50,7 +62,7 @@ def _relay_mode(relays: tuple[str, ...]) -> RelayMode:
     try:
         return RelayMode.custom_from_urls(list(relays))
     except IrohError as error:
-        raise ValueError(f"`relays` must be urls, or only 'default': {error.message()}") from error
+        raise ValueError(f"`relays` must be urls, or only 'default': {in_words(error)}") from error
 
 
 async def reachable_at(endpoint: Endpoint, config: PeerConfig) -> Address:
@@ -74,4 +86,4 @@ def to_dial(peer: bytes, address: bytes) -> EndpointAddr:
     try:
         return EndpointAddr(EndpointId.from_bytes(peer), known.relay, list(known.direct))
     except IrohError as error:
-        raise ValueError(f"A peer's address cannot be dialled: {error.message()}") from error
+        raise ValueError(f"A peer's address cannot be dialled: {in_words(error)}") from error

@@ -29,7 +29,13 @@ class Turned(Event, frozen=True, tag=True):
     reason: str
 
 
+class Ignored(Event, frozen=True, tag=True):
+    """A message that a member passed on was not taken; nobody is to blame for certain."""
+
+    reason: str
+
+
 class Misbehaved(Event, frozen=True, tag=True):
-    """A member broke the rules: it was hung up on, or what it sent was thrown away."""
+    """A member broke the rules and was hung up on."""
 
     reason: str

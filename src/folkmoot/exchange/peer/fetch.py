@@ -12,16 +12,16 @@ from iroh import IrohError, RecvStream
 
 from folkmoot.core.content import NAME_BYTES, PIECE, piece_count
 from folkmoot.exchange.peer import wire
-from folkmoot.exchange.peer.link import Link, read_frame
-from folkmoot.exchange.peer.pieces import SHARE, Lie, Pieces
+from folkmoot.exchange.peer.link import Link, read_frame, time_for
+from folkmoot.exchange.peer.pieces import Lie, Pieces
 from folkmoot.exchange.peer.requests import request
+from folkmoot.exchange.peer.trouble import in_words
 
 FIRST_RETRY, LAST_RETRY = 0.1, 2.0
-SLOWEST = 20_000
-"""Bytes a second: whoever is slower than this is as good as stalled."""
 DRIP = 4096
 """Bytes that must come in half of `stall`, or the provider is stalled now, not only slow."""
-EVERYTHING = 1 << 32
+FEW, EVERYTHING = 4, 1 << 32
+"""Pieces to ask for along with the outline: others wait for it, or there are none."""
 OUTLINE_LIMIT = 64 << 20
 
 
@@ -47,17 +47,25 @@ class Download:
         self.name = name
         self.pieces: Pieces | None = None
         self._size_limit, self._stall, self._link, self._blame = size_limit, stall, link, blame
-        self._outlining = asyncio.Lock()
-        self._busy: dict[asyncio.Task[bool], bytes] = {}
+        self._patience = 0.0
+        self._clock = asyncio.Timeout(None)
+        self._news = asyncio.Event()
+        self._slow = 0  # how often the outline took long
+        self._busy: dict[asyncio.Task[None], bytes] = {}
         self._said: dict[bytes, str] = {}
 
     async def run(self, providers: Sequence[bytes], width: int, seconds: float) -> bytes:
-        """The content, from at most `width` providers at a time; Unavailable when time is up."""
+        """The content, from at most `width` providers at a time.
+
+        With a `width` of 1 they are asked in the order given, else the fastest first. Unavailable
+        when no piece came for so many seconds.
+        """
+        self._patience = seconds
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds) as self._clock:
                 await self._bring_all(list(dict.fromkeys(providers)), width)
         except TimeoutError as error:
-            raise Unavailable(self._why(f"within {seconds:g} s")) from error
+            raise Unavailable(self._why(f"further within {seconds:g} s")) from error
         assert self.pieces is not None
         return bytes(self.pieces.data)
 
@@ -66,13 +74,13 @@ class Download:
         pause = FIRST_RETRY
         try:
             while not self._complete():
-                while ready and len(self._busy) < width and self._work_waits():
-                    peer = min(ready, key=self._cost)
+                while ready and len(self._busy) < width and self._wants_one_more():
+                    peer = ready[0] if width == 1 else min(ready, key=self._cost)
                     ready.remove(peer)
-                    task = asyncio.create_task(self._work(peer, alone=width == 1 or not ready))
-                    self._busy[task] = peer
+                    self._start(peer, alone=width == 1 or not ready)
                 if self._busy:
-                    await self._collect(ready, later)
+                    await self._wait_for_news()
+                    self._collect(ready, later)
                 elif later:
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LAST_RETRY)
@@ -82,10 +90,34 @@ class Download:
         finally:
             await self._stop()
 
-    async def _collect(self, ready: list[bytes], later: list[bytes]) -> None:
-        """Wait for a provider to end: with success it is ready for more, after a miss later."""
-        done, _ = await asyncio.wait(self._busy, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
+    def _wants_one_more(self) -> bool:
+        """One is asked for the outline, and another each time that takes long."""
+        if self.pieces is None:
+            return len(self._busy) <= self._slow
+        return self.pieces.waiting()
+
+    def _start(self, peer: bytes, alone: bool) -> None:
+        link = self._link(peer)
+        task = asyncio.create_task(self._work(link, alone))
+        self._busy[task] = peer
+        task.add_done_callback(lambda _: self._news.set())
+        if link:
+            # Counted at once, so that downloads side by side choose different providers.
+            link.busy += 1
+            task.add_done_callback(lambda _: link.release())
+
+    async def _wait_for_news(self) -> None:
+        """Until a provider is done, or the outline is here."""
+        try:
+            async with asyncio.timeout(self._stall / 2 if self.pieces is None else None):
+                await self._news.wait()
+        except TimeoutError:
+            self._slow += 1
+        self._news.clear()
+
+    def _collect(self, ready: list[bytes], later: list[bytes]) -> None:
+        """A provider that is done is ready for more; one that missed is asked again later."""
+        for task in [task for task in self._busy if task.done()]:
             peer = self._busy.pop(task)
             try:
                 task.result()
@@ -94,7 +126,7 @@ class Download:
                 self._said[peer] = f"it sent {error}"
                 self._blame(peer, f"it sent {error}")
             except (_Miss, TimeoutError, IrohError) as error:
-                self._said[peer] = _sentence(error)
+                self._said[peer] = in_words(error)
                 later.append(peer)
 
     async def _stop(self) -> None:
@@ -104,9 +136,6 @@ class Download:
 
     def _complete(self) -> bool:
         return self.pieces is not None and not self.pieces.left
-
-    def _work_waits(self) -> bool:
-        return self.pieces is None or self.pieces.waiting()
 
     def _cost(self, peer: bytes) -> tuple[float, float]:
         """Those not measured yet, then the faster, counting what they already do for us."""
@@ -120,47 +149,43 @@ class Download:
         told = told or "nobody answered"
         return f"Content {self.name[:4].hex()}… could not be fetched {how} ({told})."
 
-    async def _work(self, peer: bytes, alone: bool) -> bool:
+    async def _work(self, link: Link | None, alone: bool) -> None:
         """Bring spans from one provider as long as some wait."""
-        link = self._link(peer)
         if link is None:
             raise _Miss("not connected")
         if self.pieces is None:
-            async with self._outlining:
-                if self.pieces is None:
-                    await self._begin(link, EVERYTHING if alone else SHARE)
+            first = EVERYTHING if alone else FEW
+            await self._bring(link, wire.Get(self.name, 0, first, outline=True), None)
         assert self.pieces is not None
         while span := self.pieces.take(len(self._busy)):
             get = wire.Get(self.name, *span, outline=False)
             await self._bring(link, get, span)
-        return True
-
-    async def _begin(self, link: Link, stop: int) -> None:
-        """Ask for the outline and the first pieces in one go."""
-        await self._bring(link, wire.Get(self.name, 0, stop, outline=True), None)
 
     async def _bring(self, link: Link, get: wire.Get, span: tuple[int, int] | None) -> None:
         at, stop = span or (0, 0)
-        began, got = asyncio.get_running_loop().time(), 0
+        loop = asyncio.get_running_loop()
+        began, got = loop.time(), 0
         try:
             async with request(link, get) as stream:
                 found = await self._found(stream.recv())
                 if self.pieces is None:
                     self.pieces = Pieces(self.name, found.size, found.hashes, self._size_limit)
                     at, stop = self.pieces.claim(get.stop)
+                    self._news.set()
                 while at < stop:
                     piece = await self._read(link, stream.recv(), self.pieces.length(at))
                     self.pieces.put(at, piece)
                     at, got = at + 1, got + len(piece)
+                    self._clock.reschedule(loop.time() + self._patience)
         finally:
             if self.pieces is not None:
                 self.pieces.give_back(at, stop)
-        _measure(link, got, asyncio.get_running_loop().time() - began)
+        _measure(link, got, loop.time() - began)
 
     async def _found(self, stream: RecvStream) -> wire.Found:
         limit = min(NAME_BYTES * piece_count(self._size_limit), OUTLINE_LIMIT) + 512
-        async with asyncio.timeout(self._stall + limit / SLOWEST):
-            reply = wire.decode_get_reply(await read_frame(stream, limit, None))
+        body = await read_frame(stream, limit, self._stall, wait=self._stall)
+        reply = wire.decode_get_reply(body)
         if isinstance(reply, wire.Refused):
             raise _Miss(reply.reason)
         assert isinstance(reply, wire.Found)
@@ -172,13 +197,13 @@ class Download:
             return b""
         reading = asyncio.ensure_future(stream.read_exact(size))
         try:
-            async with asyncio.timeout(self._stall + size / SLOWEST):
+            async with asyncio.timeout(time_for(size, self._stall)):
                 before = -DRIP
                 while True:
                     done, _ = await asyncio.wait([reading], timeout=self._stall / 2)
-                    received = link.traffic().received if not done else 0
                     if done:
                         return reading.result()
+                    received = link.traffic().received
                     if received - before < DRIP:
                         raise TimeoutError
                     before = received
@@ -191,11 +216,3 @@ def _measure(link: Link, got: int, seconds: float) -> None:
     if got >= PIECE and seconds > 0:
         rate = got / seconds
         link.rate = rate if not link.rate else (link.rate + rate) / 2
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "it stalled"
-    if isinstance(error, IrohError):
-        return f"the connection broke: {error.message()[:100]}"
-    return str(error)

@@ -7,6 +7,7 @@ left behind.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
@@ -17,9 +18,15 @@ from iroh import BiStream, Connection, IrohError, RecvStream, SendStream
 from folkmoot.exchange.peer import wire
 from folkmoot.exchange.peer.config import PeerConfig
 from folkmoot.exchange.peer.pace import Bucket
+from folkmoot.exchange.peer.trouble import in_words
 
+log = logging.getLogger(__name__)
 IP_AND_UDP_HEADER = 28
 """Bytes that IPv4 and UDP add to every datagram."""
+
+
+SLOWEST = 20_000
+"""Bytes a second: whoever is slower than this is as good as stopped."""
 
 
 class Code(IntEnum):
@@ -50,11 +57,19 @@ class Traffic(msgspec.Struct, frozen=True):
         return Traffic(self.sent + other.sent, self.received + other.received)
 
 
-async def read_frame(stream: RecvStream, limit: int, seconds: float | None) -> bytes:
-    """The body of the next frame. Its first bytes may take for ever; the rest must come in time."""
-    head = await stream.read_exact(wire.LENGTH_BYTES)
+def time_for(size: int, stall: float) -> float:
+    """How long `size` bytes may take: slow lines are welcome, stopped ones are not."""
+    return stall + size / SLOWEST
+
+
+async def read_frame(
+    stream: RecvStream, limit: int, stall: float, wait: float | None = None
+) -> bytes:
+    """The body of the next frame, which must begin within `wait` and then come in time."""
+    async with asyncio.timeout(wait):
+        head = await stream.read_exact(wire.LENGTH_BYTES)
     length = wire.length_of(head, limit)
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(time_for(length, stall)):
         return await stream.read_exact(length)
 
 
@@ -68,7 +83,7 @@ class Link:
         self.code: Code | None = None
         self.reason = ""
         self.rate = 0.0  # bytes a second of content it sent us, lately; 0: not known
-        self.busy = 0  # requests we have open with it
+        self.busy = 0  # downloads that it is a provider of
         self._connection = connection
         self._config = config
         self._queue: deque[bytes] = deque()
@@ -77,7 +92,7 @@ class Link:
         self._send: SendStream | None = None
         self._recv: RecvStream | None = None
         connection.set_max_concurrent_uni_streams(1)
-        connection.set_max_concurrent_bi_streams(config.requests)
+        connection.set_max_concurrent_bi_streams(2 * config.requests)
         connection.set_receive_window(config.receive_window)
 
     async def greet(self, hello: wire.Hello) -> wire.Hello:
@@ -85,7 +100,7 @@ class Link:
         self._send = await self._connection.open_uni()
         await self._send.write_all(wire.encode(hello))
         self._recv = await self._connection.accept_uni()
-        theirs = wire.decode_control(await read_frame(self._recv, 256, None))
+        theirs = wire.decode_control(await read_frame(self._recv, 256, self._config.stall))
         if not isinstance(theirs, wire.Hello):
             raise wire.Malformed(f"{type(theirs).__name__} where Hello was expected")
         self.life = theirs.life
@@ -111,6 +126,10 @@ class Link:
         if self.code is None:
             self.code, self.reason = code, reason
             self._connection.close(int(code), reason.encode()[:200])
+
+    def release(self) -> None:
+        """A download no longer counts on it."""
+        self.busy -= 1
 
     def traffic(self) -> Traffic:
         """What crossed the network so far; right also after the end."""
@@ -152,7 +171,11 @@ class Link:
                 Code.Stalled, f"it let {self._config.stall:g} s pass in the middle of a frame"
             )
         except IrohError as error:
-            self.close(Code.Bye, f"a stream broke: {error.message()[:100]}")
+            self.close(Code.Bye, f"a stream broke: {in_words(error)}")
+        except Exception:
+            # A fault of ours: this neighbour must not be left half served.
+            log.exception("serving a neighbour failed")
+            self.close(Code.Bye, "it could not be served")
 
     async def _write(self) -> None:
         assert self._send is not None
@@ -163,7 +186,7 @@ class Link:
                 # Frames that wait together leave together: fewer packets.
                 batch = b"".join(self._queue)
                 self._queue.clear()
-                async with asyncio.timeout(self._config.stall + len(batch) / 20_000):
+                async with asyncio.timeout(time_for(len(batch), self._config.stall)):
                     await self._send.write_all(batch)
                 self._queued -= len(batch)
 
@@ -183,14 +206,21 @@ class Link:
             on_frame(frame)
 
     async def _accept(self, on_request: Callable[[BiStream], Awaitable[None]]) -> None:
-        """Requests run side by side; the transport lets no more than `requests` be open."""
+        """Requests run side by side, `requests` at a time; others wait in the transport."""
+        room = asyncio.Semaphore(self._config.requests)
         open_requests: set[asyncio.Task[None]] = set()
+
+        def ended(task: asyncio.Task[None]) -> None:
+            open_requests.discard(task)
+            room.release()
+
         try:
             while True:
+                await room.acquire()
                 stream = await self._connection.accept_bi()
                 task = asyncio.create_task(self._guard(on_request(stream)))
                 open_requests.add(task)
-                task.add_done_callback(open_requests.discard)
+                task.add_done_callback(ended)
         finally:
             for task in open_requests:
                 task.cancel()

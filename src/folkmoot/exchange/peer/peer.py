@@ -54,7 +54,6 @@ class Peer:
         self._inbox: deque[Message] = deque()
         self._arrived = asyncio.Event()
         self._gossip_moved = asyncio.Event()
-        self._downloads: dict[bytes, asyncio.Task[bytes]] = {}
         hooks = Hooks(self._up, self._down, self._frame, self._request, self._event)
         self._roster = Roster(endpoint, wire.Hello(topic, os.urandom(8)), config, hooks)
         self._clock = asyncio.create_task(self._keep_time())
@@ -81,9 +80,7 @@ class Peer:
     async def close(self) -> None:
         """Say goodbye to everybody and stop."""
         self._clock.cancel()
-        for task in self._downloads.values():
-            task.cancel()
-        await asyncio.gather(self._clock, *self._downloads.values(), return_exceptions=True)
+        await asyncio.gather(self._clock, return_exceptions=True)
         await self._roster.close()
         try:
             async with asyncio.timeout(CLOSE_TIME):
@@ -147,7 +144,8 @@ class Peer:
         blob = message.content.blob
         if blob is None:
             return message.content.body
-        others = sorted(self.neighbours() - {message.origin})
+        links = [link for link in self._roster.links() if link.peer != message.origin]
+        others = [link.peer for link in sorted(links, key=lambda link: -link.rate)]
         return await self.get(
             blob.name,
             [message.origin, *others],
@@ -181,7 +179,10 @@ class Peer:
         width: int = 4,
         seconds: float = 60.0,
     ) -> bytes:
-        """Content by name, from the providers that have it; raises Unavailable."""
+        """Content by name, from the providers that have it.
+
+        Raises Unavailable when nothing of it came for so many `seconds`.
+        """
         held = self.store.find(name)
         if held is not None:
             return bytes(held.data)
@@ -245,7 +246,7 @@ class Peer:
                 case Blame(peer, reason):
                     self._roster.blame(peer, Code.Flood, reason)
                 case Dropped(peer, reason):
-                    self._event(events.Misbehaved(peer, f"a message was not taken: {reason}"))
+                    self._event(events.Ignored(peer, reason))
         self._gossip_moved.set()
 
     async def _keep_time(self) -> None:

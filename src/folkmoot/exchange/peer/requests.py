@@ -15,9 +15,10 @@ from iroh import BiStream, IrohError
 from folkmoot.core.content import PIECE, piece_count
 from folkmoot.exchange.peer import wire
 from folkmoot.exchange.peer.config import PeerConfig
-from folkmoot.exchange.peer.link import Link, read_frame
+from folkmoot.exchange.peer.link import Link, read_frame, time_for
 from folkmoot.exchange.peer.rpc import Answers, NoAnswer, Refusal
 from folkmoot.exchange.peer.store import Store
+from folkmoot.exchange.peer.trouble import in_words
 
 log = logging.getLogger(__name__)
 CANCELLED = 1
@@ -29,15 +30,15 @@ async def serve(
 ) -> None:
     """Answer one request of a member."""
     try:
-        async with asyncio.timeout(config.stall):
-            body = await read_frame(stream.recv(), config.call_limit, None)
+        stall = config.stall
+        body = await read_frame(stream.recv(), config.call_limit, stall, wait=stall)
         request = wire.decode_request(body)
         if isinstance(request, wire.Get):
             await _send_content(stream, request, store, config)
         else:
             assert isinstance(request, wire.Call)
             reply = await _reply(link.peer, request, answers, config)
-            async with asyncio.timeout(_time_for(len(reply), config)):
+            async with asyncio.timeout(time_for(len(reply), config.stall)):
                 await stream.send().write_all(reply)
         await stream.send().finish()
     except TimeoutError:
@@ -54,27 +55,25 @@ async def _send_content(stream: BiStream, get: wire.Get, store: Store, config: P
     outline = held.hashes if get.outline else b""
     await stream.send().write_all(wire.encode(wire.Found(len(held.data), outline)))
     for index in range(get.start, min(get.stop, piece_count(len(held.data)))):
-        async with asyncio.timeout(_time_for(PIECE, config)):
+        async with asyncio.timeout(time_for(PIECE, config.stall)):
             await stream.send().write_all(held.piece(index))
 
 
 async def _reply(asker: bytes, call: wire.Call, answers: Answers, config: PeerConfig) -> bytes:
     try:
-        payload = await answers.answer(asker, call.name, call.payload)
+        async with asyncio.timeout(config.answer_time):
+            payload = await answers.answer(asker, call.name, call.payload)
         reply = wire.encode(wire.Answer(payload))
         if len(reply) > config.call_limit:
             raise Refusal(f"the answer has {len(reply)} bytes, over the limit")
     except Refusal as refusal:
         return wire.encode(wire.Refused(str(refusal)[:400]))
+    except TimeoutError:
+        return wire.encode(wire.Refused("it took too long"))
     except Exception:
         log.exception("answering %r failed", call.name)
         return wire.encode(wire.Refused("it failed"))
     return reply
-
-
-def _time_for(size: int, config: PeerConfig) -> float:
-    """Slow lines are welcome down to 20 KB/s."""
-    return config.stall + size / 20_000
 
 
 async def _abandon(stream: BiStream) -> None:
@@ -87,7 +86,6 @@ async def _abandon(stream: BiStream) -> None:
 async def request(link: Link, frame: wire.Frame) -> AsyncIterator[BiStream]:
     """A stream on which `frame` was sent; abandoned when the block ends early."""
     stream = await link.open()
-    link.busy += 1
     try:
         await stream.send().write_all(wire.encode(frame))
         await stream.send().finish()
@@ -95,19 +93,17 @@ async def request(link: Link, frame: wire.Frame) -> AsyncIterator[BiStream]:
     except BaseException:
         await asyncio.shield(_abandon(stream))
         raise
-    finally:
-        link.busy -= 1
 
 
 async def call(link: Link, name: str, payload: bytes, seconds: float, limit: int) -> bytes:
     """The encoded answer of a member; raises Refusal or NoAnswer."""
     try:
         async with asyncio.timeout(seconds), request(link, wire.Call(name, payload)) as stream:
-            reply = wire.decode_call_reply(await read_frame(stream.recv(), limit, None))
+            reply = wire.decode_call_reply(await read_frame(stream.recv(), limit, seconds))
     except TimeoutError as error:
         raise NoAnswer(f"no answer to {name!r} within {seconds:g} s") from error
     except IrohError as error:
-        raise NoAnswer(f"the connection broke: {error.message()[:200]}") from error
+        raise NoAnswer(f"the connection broke: {in_words(error)}") from error
     except wire.Malformed as error:
         raise NoAnswer(f"it sent {error}") from error
     if isinstance(reply, wire.Refused):

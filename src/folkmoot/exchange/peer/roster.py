@@ -18,6 +18,8 @@ from folkmoot.exchange.peer import events, wire
 from folkmoot.exchange.peer.config import PeerConfig
 from folkmoot.exchange.peer.endpoint import to_dial
 from folkmoot.exchange.peer.link import GUILTY, Code, Link, Traffic
+from folkmoot.exchange.peer.pace import Bucket
+from folkmoot.exchange.peer.trouble import in_words
 
 STRANGERS = b""
 """Under this key `traffic` counts everybody who never was a member."""
@@ -73,6 +75,8 @@ class Roster:
         self._past: dict[bytes, Traffic] = {}  # of links that are over
         self._tasks: set[asyncio.Task[None]] = set()
         self._live: set[Link] = set()
+        self._welcomes = 0
+        self._stranger_news = Bucket(1, 20)  # many may knock; the log shall stay readable
         self._loop = asyncio.get_running_loop()
         self._spawn(self._accept())
 
@@ -90,8 +94,12 @@ class Roster:
         """By peer, over all connections with it so far."""
         total = dict(self._past)
         for link in self._live:
-            total[link.peer] = total.get(link.peer, Traffic()) + link.traffic()
+            self._count(link, total)
         return total
+
+    def _count(self, link: Link, into: dict[bytes, Traffic]) -> None:
+        peer = link.peer if link.peer in self._known else STRANGERS
+        into[peer] = into.get(peer, Traffic()) + link.traffic()
 
     async def set_members(self, members: Mapping[bytes, bytes]) -> None:
         """Admit and dial exactly these (without ourselves)."""
@@ -127,7 +135,10 @@ class Roster:
     async def _keep_connected(self, seat: Seat) -> None:
         config, failures = self._config, 0
         while True:
+            began = self._loop.time()
             await seat.empty.wait()
+            if self._loop.time() - began > config.backoff_limit:
+                failures = 1  # it lasted; one that does not is dialled ever more rarely
             grace = 0.0 if self.me < seat.peer else config.grace
             await _wait(seat.filled, max(grace, self._shunned_for(seat.peer)))
             if failures:
@@ -135,21 +146,18 @@ class Roster:
                 await _wait(seat.news, min(pause, config.backoff_limit))
             seat.news.clear()
             if seat.link is None and not self._shunned_for(seat.peer):
-                # One failure to begin with: a member that just hung up is not dialled at once.
-                failures = 1 if await self._dial(seat) else failures + 1
+                await self._dial(seat)
+                failures += 1
 
-    async def _dial(self, seat: Seat) -> bool:
+    async def _dial(self, seat: Seat) -> None:
         try:
             async with asyncio.timeout(self._config.dial_time):
                 address = to_dial(seat.peer, seat.address)
                 connection = await self._endpoint.connect(address, wire.ALPN)
         except (IrohError, ValueError, TimeoutError) as error:
-            why = error.message() if isinstance(error, IrohError) else str(error)
-            self._hooks.event(
-                events.Unreachable(seat.peer, why.splitlines()[-1] if why else "timeout")
-            )
-            return False
-        return await self._admit(connection, dialled=True)
+            self._hooks.event(events.Unreachable(seat.peer, in_words(error)))
+        else:
+            await self._admit(connection, dialled=True)
 
     # Accepting.
 
@@ -157,22 +165,25 @@ class Roster:
         room = asyncio.Semaphore(HANDSHAKES)
         while (incoming := await self._endpoint.accept_next()) is not None:
             await room.acquire()
-            crowded = room._value < HANDSHAKES // 2
-            task = self._spawn(self._welcome(incoming, crowded))
-            task.add_done_callback(lambda _: room.release())
+            self._spawn(self._welcome(incoming, room))
 
-    async def _welcome(self, incoming: Incoming, crowded: bool) -> None:
+    async def _welcome(self, incoming: Incoming, room: asyncio.Semaphore) -> None:
+        self._welcomes += 1
         try:
             async with asyncio.timeout(self._config.greet_time):
+                crowded = self._welcomes > HANDSHAKES // 2
                 if crowded and not await incoming.remote_addr_validated():
                     await incoming.retry()  # a forged sender will not come back
                     return
                 connection = await (await incoming.accept()).connect()
+            await self._admit(connection, dialled=False)
         except (IrohError, TimeoutError):
             return  # a stranger that could not finish its handshake is not news
-        await self._admit(connection, dialled=False)
+        finally:
+            self._welcomes -= 1
+            room.release()
 
-    async def _admit(self, connection: Connection, dialled: bool) -> bool:
+    async def _admit(self, connection: Connection, dialled: bool) -> None:
         """Seat a new connection, or close it with the reason."""
         link = Link(connection, self._config, dialled)
         self._live.add(link)
@@ -191,8 +202,8 @@ class Roster:
             refusal = (Code.Stalled, connection.close_reason() or "it did not greet")
         if refusal is not None:
             self._turn_away(link, *refusal)
-            return False
-        return self._seat(link)
+        else:
+            self._seat(link)
 
     def _refusal(self, peer: bytes) -> tuple[Code, str] | None:
         if peer not in self._seats:
@@ -205,16 +216,19 @@ class Roster:
         link.close(code, reason)
         self._note_guilt(link)
         self._retire(link)
-        self._hooks.event(events.Turned(link.peer, reason))
+        if link.dialled:
+            self._hooks.event(events.Unreachable(link.peer, reason))
+        elif link.peer in self._known or self._stranger_news.take(1, self._loop.time()):
+            self._hooks.event(events.Turned(link.peer, reason))
 
-    def _seat(self, link: Link) -> bool:
+    def _seat(self, link: Link) -> None:
         seat = self._seats[link.peer]
         old = seat.link
         same_life = old is not None and old.code is None and old.life == link.life
         if old and same_life and self._preferred(old) and not self._preferred(link):
             link.close(Code.Duplicate, "another connection of this pair stays")
             self._retire(link)
-            return True
+            return
         seat.take(link)
         if old:
             self._hooks.down(old)
@@ -222,7 +236,6 @@ class Roster:
         self._hooks.event(events.Connected(link.peer, link.dialled))
         self._hooks.up(link)
         self._spawn(self._run(seat, link))
-        return True
 
     def _preferred(self, link: Link) -> bool:
         return link.dialled == (self.me < link.peer)
@@ -256,8 +269,7 @@ class Roster:
     def _retire(self, link: Link) -> None:
         if link in self._live:
             self._live.discard(link)
-            peer = link.peer if link.peer in self._known else STRANGERS
-            self._past[peer] = self._past.get(peer, Traffic()) + link.traffic()
+            self._count(link, self._past)
 
     def _note_guilt(self, link: Link) -> None:
         if link.code in GUILTY:

@@ -56,6 +56,24 @@ class Quarantined(msgspec.Struct, frozen=True, tag=True):
 Verdict = Accepted | Quarantined
 
 
+@dataclass(frozen=True)
+class Closing:
+    """A round that closes: what there is, and where the next model goes."""
+
+    #: The round's global model; None in the initial round.
+    reference: Source | None
+    #: In the order of their participant ids.
+    updates: Sequence[Update]
+    #: What the strategy remembers; None the first time.
+    memory: Source | None
+    #: The next global model, with the layout of `reference`.
+    out: Sink
+    #: What it will remember, with its `memory_layout`; None when that is empty.
+    memory_out: Sink | None
+    #: 32 secret bytes that belong to this round.
+    seed: bytes
+
+
 class Aggregator(Protocol):
     """A strategy: how updates are checked and combined."""
 
@@ -68,17 +86,8 @@ class Aggregator(Protocol):
         Reads the update through `update.source.blocks()`, once and to the end, unless it is bad.
         """
 
-    def combine(
-        self,
-        reference: Source | None,
-        updates: Sequence[Update],
-        memory: Source | None,
-        out: Sink,
-        memory_out: Sink | None,
-        seed: bytes,
-    ) -> Mapping[str, float]:
-        """Write the next global model to `out`; answer figures for the event log.
+    def combine(self, closing: Closing) -> Mapping[str, float]:
+        """Write the next global model to `closing.out`; answer figures for the event log.
 
-        `reference` is the round's global model, None in the initial round; `out` has its layout.
-        `memory` is None the first time. `seed` is 32 secret bytes that belong to this round.
+        Raises `CombineFailed` (a ValueError) when what was read makes no model.
         """

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from folkmoot.federated.aggregate import Update
+from folkmoot.federated.aggregate import Closing
 from folkmoot.federated.aggregate.linear import clipped_mean, mean, sample_weights
 from folkmoot.federated.aggregate.norms import clip_factors, distances
 from folkmoot.federated.aggregate.strategy import (
@@ -14,7 +12,6 @@ from folkmoot.federated.aggregate.strategy import (
     require,
     write_linear,
 )
-from folkmoot.federated.arrays import Sink, Source
 
 
 class Clipped(Strategy, frozen=True, tag="clipped"):
@@ -25,20 +22,12 @@ class Clipped(Strategy, frozen=True, tag="clipped"):
     def __post_init__(self) -> None:
         require(self.clip_norm > 0, f"clip_norm is {self.clip_norm}; expected more than 0")
 
-    def combine(
-        self,
-        reference: Source | None,
-        updates: Sequence[Update],
-        memory: Source | None,
-        out: Sink,
-        memory_out: Sink | None,
-        seed: bytes,
-    ) -> Figures:
-        layout = common_layout(reference, updates)
+    def combine(self, closing: Closing) -> Figures:
+        layout, reference, updates = common_layout(closing), closing.reference, closing.updates
         if reference is None:  # initial weights are not a step
-            write_linear(layout, *mean(updates), out)
+            write_linear(layout, *mean(updates), closing.out)
             return {"clipped": 0.0}
         factors = clip_factors(distances(layout, reference, updates), self.clip_norm)
         weights = [float(samples) for samples in sample_weights(updates)]
-        write_linear(layout, clipped_mean(reference, updates, weights, factors), 1.0, out)
+        write_linear(layout, clipped_mean(reference, updates, weights, factors), 1.0, closing.out)
         return {"clipped": float(sum(factor < 1.0 for factor in factors))}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from folkmoot.federated.aggregate import Update
+from folkmoot.federated.aggregate import Closing, Update
 from folkmoot.federated.aggregate.linear import Term, mean, sample_weights
 from folkmoot.federated.aggregate.strategy import (
     Figures,
@@ -18,36 +18,24 @@ from folkmoot.federated.aggregate.strategy import (
     require,
     write_linear,
 )
-from folkmoot.federated.arrays import Sink, Source
+from folkmoot.federated.arrays import Source
 
 
 class FedBuff(Strategy, frozen=True, tag="fedbuff"):
-    """`buffer` updates make a model; steps older than `max_staleness` models count nothing."""
+    """The federation's rules say how many updates make a buffer and how stale one may be."""
 
-    buffer: int = 10
     learning_rate: float = 1.0
-    max_staleness: int = 20
     weigh_samples: bool = True
 
     def __post_init__(self) -> None:
-        require(self.buffer >= 1, f"buffer is {self.buffer}; expected 1 or more")
         require(self.learning_rate > 0, f"learning_rate is {self.learning_rate}; expected > 0")
-        require(self.max_staleness >= 0, f"max_staleness is {self.max_staleness}; expected >= 0")
 
-    def combine(
-        self,
-        reference: Source | None,
-        updates: Sequence[Update],
-        memory: Source | None,
-        out: Sink,
-        memory_out: Sink | None,
-        seed: bytes,
-    ) -> Figures:
-        layout = common_layout(reference, updates)
-        if reference is None:
-            write_linear(layout, *mean(updates), out)
+    def combine(self, closing: Closing) -> Figures:
+        layout, updates = common_layout(closing), closing.updates
+        if closing.reference is None:
+            write_linear(layout, *mean(updates), closing.out)
             return {"staleness": 0.0}
-        write_linear(layout, self.terms(reference, updates), 1.0, out)
+        write_linear(layout, self.terms(closing.reference, updates), 1.0, closing.out)
         return {"staleness": sum(update.staleness for update in updates) / len(updates)}
 
     def terms(self, reference: Source, updates: Sequence[Update]) -> list[Term]:
@@ -58,8 +46,6 @@ class FedBuff(Strategy, frozen=True, tag="fedbuff"):
         bases: dict[int, tuple[Source, list[float]]] = {0: (reference, [-1.0])}
         terms = []
         for weight, update in zip(weights, updates, strict=True):
-            if update.staleness > self.max_staleness:
-                continue
             share = self.learning_rate * discount(update.staleness) * weight / total
             terms.append(Term(share, update.source))
             base = (update.base or reference, list[float]())

@@ -9,11 +9,12 @@ mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 import numpy as np
 
-from folkmoot.federated.aggregate import Update
+from folkmoot.federated.aggregate import Closing
 from folkmoot.federated.aggregate.linear import Linear, Reader, mean
 from folkmoot.federated.aggregate.strategy import (
     Figures,
@@ -31,6 +32,8 @@ State = Mapping[str, Array]
 
 class ServerOptimizer(Strategy, frozen=True):
     """The part the four have in common: for each span, the mean's step, then `step`."""
+
+    needs_only_the_mean: ClassVar[bool] = True
 
     learning_rate: float = 1.0
 
@@ -53,41 +56,24 @@ class ServerOptimizer(Strategy, frozen=True):
             if meta.numpy.kind == "f"
         }
 
-    def combine(
-        self,
-        reference: Source | None,
-        updates: Sequence[Update],
-        memory: Source | None,
-        out: Sink,
-        memory_out: Sink | None,
-        seed: bytes,
-    ) -> Figures:
-        layout = common_layout(reference, updates)
-        if reference is None:
-            write_linear(layout, *mean(updates), out)
-            if memory_out is not None:
-                remember_start(self, layout, memory_out)
+    def combine(self, closing: Closing) -> Figures:
+        layout = common_layout(closing)
+        if closing.reference is None:
+            write_linear(layout, *mean(closing.updates), closing.out)
+            if closing.memory_out is not None:
+                remember_start(self, layout, closing.memory_out)
             return {}
-        if memory_out is None:
+        if closing.memory_out is None:
             raise ValueError(f"{type(self).__name__} needs a place for its memory")
-        base, keep = reference, memory_out
-        for_each_span(layout, lambda: self._worker(base, updates, memory, out, keep))
+        reference, memory_out = closing.reference, closing.memory_out
+        for_each_span(layout, lambda: self._worker(closing, reference, memory_out))
         return {}
 
     def _worker(
-        self,
-        reference: Source,
-        updates: Sequence[Update],
-        memory: Source | None,
-        out: Sink,
-        memory_out: Sink,
+        self, closing: Closing, reference: Source, memory_out: Sink
     ) -> Callable[[Span], None]:
-        centre, reader, output, remember = (
-            Linear(*mean(updates)),
-            Reader(),
-            Output(out),
-            Output(memory_out),
-        )
+        centre, reader = Linear(*mean(closing.updates)), Reader()
+        output, remember = Output(closing.out), Output(memory_out)
 
         def advance(span: Span) -> None:
             values = centre(span)
@@ -96,7 +82,7 @@ class ServerOptimizer(Strategy, frozen=True):
                 return
             base = reader.read(reference, span).astype(np.float64)
             state = {
-                prefix: recall(reader, memory, prefix, start, span)
+                prefix: recall(reader, closing.memory, prefix, start, span)
                 for prefix, start in self.kinds().items()
             }
             np.subtract(values, base, out=values)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from folkmoot.federated.aggregate import Aggregator, Update
+from folkmoot.federated.aggregate import Aggregator, Closing, Update
 from folkmoot.federated.arrays import BLOCK, Array, Layout, layout_of
 
 Arrays = Mapping[str, Array]
@@ -63,5 +63,5 @@ def combine_arrays(
     layout = (base or given[0].source).layout
     out, kept = MemoryModel.empty(layout), MemoryModel.empty(strategy.memory_layout(layout))
     last = MemoryModel(memory) if memory else None
-    figures = strategy.combine(base, given, last, out, kept, seed)
+    figures = strategy.combine(Closing(base, given, last, out, kept, seed))
     return Combined(out.arrays, kept.arrays, dict(figures))

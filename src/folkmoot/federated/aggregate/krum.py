@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from folkmoot.federated.aggregate import Update
+from folkmoot.federated.aggregate import Closing, Update
 from folkmoot.federated.aggregate.linear import Reader, mean
 from folkmoot.federated.aggregate.strategy import (
     Figures,
@@ -22,7 +22,7 @@ from folkmoot.federated.aggregate.strategy import (
     write_linear,
 )
 from folkmoot.federated.aggregate.walk import spans
-from folkmoot.federated.arrays import BLOCK, Array, Layout, Sink, Source
+from folkmoot.federated.arrays import BLOCK, Array, Layout, Source
 
 #: Bytes for one block of every update's step.
 BUDGET = 16 << 20
@@ -38,20 +38,12 @@ class Krum(Strategy, frozen=True, tag="krum"):
         require(self.byzantine >= 0, f"byzantine is {self.byzantine}; expected 0 or more")
         require(self.keep >= 1, f"keep is {self.keep}; expected 1 or more")
 
-    def combine(
-        self,
-        reference: Source | None,
-        updates: Sequence[Update],
-        memory: Source | None,
-        out: Sink,
-        memory_out: Sink | None,
-        seed: bytes,
-    ) -> Figures:
-        layout = common_layout(reference, updates)
-        gram = gram_matrix(layout, reference or updates[0].source, updates)
+    def combine(self, closing: Closing) -> Figures:
+        layout, updates = common_layout(closing), closing.updates
+        gram = gram_matrix(layout, closing.reference or updates[0].source, updates)
         order = np.argsort(scores(gram, self.byzantine), kind="stable")[: self.keep]
         chosen = [updates[index] for index in sorted(order)]
-        write_linear(layout, *mean(chosen), out)
+        write_linear(layout, *mean(chosen), closing.out)
         # The theorem needs n > 2f + 2; with fewer the round still ends, and this figure says so.
         proven = len(updates) > 2 * self.byzantine + 2
         return {"chosen": float(len(chosen)), "byzantine_bound_holds": float(proven)}

@@ -22,15 +22,12 @@ class Noise:
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
-        self._streams: dict[str, Keystream] = {}
+        self._stream = Keystream(8 * DRAWS * (BLOCK + 1))
 
     def __call__(self, span: Span) -> Array:
-        if span.name not in self._streams:
-            key = derive_key(self._secret, "noise", span.name)
-            self._streams = {span.name: Keystream(key, 8 * DRAWS * (BLOCK + 1))}
+        key = derive_key(self._secret, "noise", span.name, str(span.start))
         even = span.size + span.size % 2
-        start = DRAWS * (span.start + span.start % 2)
-        words = self._streams[span.name].words(start, DRAWS * even, np.uint64)
+        words = self._stream.words(key, 0, DRAWS * even, np.uint64)
         normals = box_muller(words).reshape(DRAWS, even)
         total: Array = np.add.reduce(normals, axis=0)[: span.size]
         return np.multiply(total, 0.5, out=total)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from folkmoot.federated.aggregate import Update
+from folkmoot.federated.aggregate import Closing, Update
 from folkmoot.federated.aggregate.sorting import sort_rows
 from folkmoot.federated.aggregate.strategy import Figures, Strategy, common_layout, require
 from folkmoot.federated.aggregate.walk import Output, Span, for_each_span
-from folkmoot.federated.arrays import BLOCK, Array, Layout, Sink, Source
+from folkmoot.federated.arrays import BLOCK, Array
 
 #: Bytes for the blocks of all updates, in each thread. Half a megabyte for each of a few updates is
 #: the second-level cache; what is larger streams through the third.
@@ -26,17 +26,9 @@ SMALLEST_BLOCK = 512
 class Median(Strategy, frozen=True, tag="median"):
     """The middle value of each coordinate; the mean of the two middle ones of an even number."""
 
-    def combine(
-        self,
-        reference: Source | None,
-        updates: Sequence[Update],
-        memory: Source | None,
-        out: Sink,
-        memory_out: Sink | None,
-        seed: bytes,
-    ) -> Figures:
-        count = len(updates)
-        write_middle(common_layout(reference, updates), updates, (count - 1) // 2, out)
+    def combine(self, closing: Closing) -> Figures:
+        count = len(closing.updates)
+        write_middle(closing, (count - 1) // 2)
         return {"trimmed": float(count - 1 - (count - 1) % 2)}
 
 
@@ -48,26 +40,19 @@ class TrimmedMean(Strategy, frozen=True, tag="trimmed_mean"):
     def __post_init__(self) -> None:
         require(0 <= self.trim < 0.5, f"trim is {self.trim}; expected from 0 to less than 0.5")
 
-    def combine(
-        self,
-        reference: Source | None,
-        updates: Sequence[Update],
-        memory: Source | None,
-        out: Sink,
-        memory_out: Sink | None,
-        seed: bytes,
-    ) -> Figures:
-        cut = int(self.trim * len(updates))
-        write_middle(common_layout(reference, updates), updates, cut, out)
+    def combine(self, closing: Closing) -> Figures:
+        cut = int(self.trim * len(closing.updates))
+        write_middle(closing, cut)
         return {"trimmed": float(2 * cut)}
 
 
-def write_middle(layout: Layout, updates: Sequence[Update], cut: int, out: Sink) -> None:
+def write_middle(closing: Closing, cut: int) -> None:
     """The mean of what is left of each coordinate when `cut` values go at either end."""
+    layout, updates = common_layout(closing), closing.updates
     block = min(BLOCK, max(SMALLEST_BLOCK, BUDGET // (8 * len(updates))))
 
     def worker() -> Callable[[Span], None]:
-        middle, output = Middle(updates, cut, block), Output(out)
+        middle, output = Middle(updates, cut, block), Output(closing.out)
         return lambda span: output.write(span, middle(span))
 
     for_each_span(layout, worker, block)

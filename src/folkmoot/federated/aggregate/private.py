@@ -11,11 +11,11 @@ Initial weights are averaged as they are: they come from `init_weights`, before 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
-from folkmoot.federated.aggregate import Update
+from folkmoot.federated.aggregate import Closing
 from folkmoot.federated.aggregate.accountant import epsilon, installed
 from folkmoot.federated.aggregate.linear import Linear, Term, clipped_mean, mean
 from folkmoot.federated.aggregate.noise import Noise
@@ -29,7 +29,7 @@ from folkmoot.federated.aggregate.strategy import (
     write_linear,
 )
 from folkmoot.federated.aggregate.walk import Span
-from folkmoot.federated.arrays import Array, ArrayMeta, Layout, Sink, Source
+from folkmoot.federated.arrays import Array, ArrayMeta, Layout, Source
 
 ROUNDS = "noisy_rounds"
 
@@ -55,34 +55,32 @@ class Private(Strategy, frozen=True, tag="private"):
         """ε at the end of a federation of so many rounds."""
         return epsilon(self.noise_multiplier, rounds, self.delta)
 
-    def combine(
-        self,
-        reference: Source | None,
-        updates: Sequence[Update],
-        memory: Source | None,
-        out: Sink,
-        memory_out: Sink | None,
-        seed: bytes,
-    ) -> Figures:
-        layout, spent = common_layout(reference, updates), noisy_rounds(memory)
-        if reference is None:
-            write_linear(layout, *mean(updates), out)
+    def promise(self, rounds: int) -> str:
+        """What a federation of so many rounds spends, in a sentence for its owner."""
+        return (
+            f"differential privacy: epsilon {self.forecast(rounds):.2f} for delta {self.delta:g} "
+            f"after {rounds} rounds, for a participant that is in all of them"
+        )
+
+    def combine(self, closing: Closing) -> Figures:
+        layout, spent = common_layout(closing), noisy_rounds(closing.memory)
+        if closing.reference is None:
+            write_linear(layout, *mean(closing.updates), closing.out)
         else:
-            self._write(layout, reference, updates, out, seed)
+            self._write(layout, closing.reference, closing)
             spent += 1
-        if memory_out is not None:
-            memory_out.write(ROUNDS, 0, np.array([spent]))
+        if closing.memory_out is not None:
+            closing.memory_out.write(ROUNDS, 0, np.array([spent]))
         return {"epsilon": self.forecast(spent), "delta": self.delta, "noisy_rounds": float(spent)}
 
-    def _write(
-        self, layout: Layout, reference: Source, updates: Sequence[Update], out: Sink, seed: bytes
-    ) -> None:
+    def _write(self, layout: Layout, reference: Source, closing: Closing) -> None:
+        updates = closing.updates
         factors = clip_factors(distances(layout, reference, updates), self.clip_norm)
         terms = clipped_mean(reference, updates, [1.0] * len(updates), factors)
         deviation = self.noise_multiplier * self.clip_norm / len(updates)
 
         def compute() -> Callable[[Span], Array]:
-            centre, keep, noise = Linear(terms), Linear([Term(1.0, reference)]), Noise(seed)
+            centre, keep, noise = Linear(terms), Linear([Term(1.0, reference)]), Noise(closing.seed)
 
             def values(span: Span) -> Array:
                 if span.meta.numpy.kind != "f":
@@ -91,7 +89,7 @@ class Private(Strategy, frozen=True, tag="private"):
 
             return values
 
-        write_blocks(layout, compute, out)
+        write_blocks(layout, compute, closing.out)
 
 
 def noisy_rounds(memory: Source | None) -> int:

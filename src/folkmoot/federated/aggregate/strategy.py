@@ -8,20 +8,24 @@ checks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 import msgspec
 
-from folkmoot.federated.aggregate import Update, Verdict
+from folkmoot.federated.aggregate import Closing, Update, Verdict
 from folkmoot.federated.aggregate.checks import bad_layout, check_update
 from folkmoot.federated.aggregate.linear import Linear, Term
 from folkmoot.federated.aggregate.walk import CombineFailed, Output, Span, for_each_span
-from folkmoot.federated.arrays import Array, Layout, Sink, Source
+from folkmoot.federated.arrays import Array, Layout, Sink
 
 Figures = Mapping[str, float]
 
 
 class Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="strategy"):
     """The part of an `Aggregator` that most strategies have in common."""
+
+    #: Whether `combine` may be given one update, the mean of all: secure aggregation has no other.
+    needs_only_the_mean: ClassVar[bool] = False
 
     def check(self, update: Update, layout: Layout | None) -> Verdict:
         return check_update(update, layout)
@@ -30,12 +34,12 @@ class Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fiel
         return {}
 
 
-def common_layout(reference: Source | None, updates: Sequence[Update]) -> Layout:
+def common_layout(closing: Closing) -> Layout:
     """The layout of the model to write; every update must have it."""
-    if not updates:
+    if not closing.updates:
         raise CombineFailed("no update was accepted, so there is nothing to combine")
-    layout = (reference or updates[0].source).layout
-    for update in updates:
+    layout = (closing.reference or closing.updates[0].source).layout
+    for update in closing.updates:
         if reason := bad_layout(update.source.layout, layout):
             raise CombineFailed(f"the update of {update.participant_id}: {reason}")
     return layout

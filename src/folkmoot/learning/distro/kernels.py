@@ -13,74 +13,92 @@ import numpy as np
 from folkmoot.learning.distro.compiled import compiled
 from folkmoot.learning.distro.largest import largest
 from folkmoot.learning.distro.packing import get
-from folkmoot.learning.distro.treatment import ADAM, SIGN
+from folkmoot.learning.distro.transform import copy, fetch_chunk, forward_chunk, inverse_chunk, row
+from folkmoot.learning.distro.treatment import ADAM, NORM, SIGN
 
 
 @compiled
-def fold(
-    size: int, k: int, fresh: Any, scale: Any, held: Any, held_bits: Any, decay: Any,
-    index: Any, value: Any,
+def compress(
+    h: int, w: int, th: Any, tw: Any, offset: Any, stride: Any, k: int, grad: Any, scale: Any,
+    momentum: Any, momentum_bits: Any, decay: Any, index: Any, value: Any,
 ) -> None:  # fmt: skip
-    """held ← decay · held + scale · fresh; then take the k largest of each chunk out of held.
+    """momentum ← decay · momentum + scale · DCT(grad); take the k largest of each chunk out of it.
 
-    `held_bits` is `held` seen as int32."""
+    `momentum_bits` is `momentum` seen as int32."""
+    size = h * w
+    a, b = np.empty(size, np.float32), np.empty(size, np.float32)
     room = np.empty((3, size), np.int32)
-    for i in range(held.size):
-        held[i] = held[i] * decay + fresh[i] * scale
-    for chunk in range(held.size // size):
-        first, entry = chunk * size, chunk * k
-        chosen = index[entry : entry + k]
-        largest(held_bits[first : first + size], k, room, chosen)
+    for chunk in range(offset.size):
+        if chunk + 1 < offset.size:
+            fetch_chunk(h, w, offset[chunk + 1], stride[chunk + 1], grad)
+        fresh, _ = forward_chunk(h, w, th, tw, offset[chunk], stride[chunk], grad, a, b)
+        held = row(momentum, chunk, size)
+        for i in range(size):
+            held[i] = held[i] * decay + fresh[i] * scale
+        chosen = row(index, chunk, k)
+        largest(row(momentum_bits, chunk, size), k, room, chosen)
         for j in range(k):
-            value[entry + j] = held[first + chosen[j]]
-            held[first + chosen[j]] = np.float32(0)
+            value[chunk * k + j] = held[chosen[j]]
+            held[chosen[j]] = np.float32(0)
 
 
 @compiled
 def put_back(size: int, k: int, into: Any, index: Any, value: Any, scale: Any) -> None:
-    for e in range(index.size):
-        into[e // k * size + index[e]] += value[e] * scale
+    for chunk in range(index.size // k):
+        for e in range(chunk * k, (chunk + 1) * k):
+            into[chunk * size + index[e]] += value[e] * scale
 
 
 @compiled
-def mean(
-    first: int, count: int, size: int, k: int, payloads: Any, silent: int, indices: int,
-    amplitudes: int, bits: int, index_bits: int, share: Any, total: Any,
-) -> None:  # fmt: skip
-    """The mean over all payloads of the group's chunks from `first` on, summed in their order."""
+def _add_payloads(payloads: Any, layout: Any, k: int, chunk: int, total: Any) -> None:
+    """Add what every payload says about one chunk, in the order of the payloads."""
+    silent, indices, amplitudes, bits, index_bits = layout
     word = np.empty(1, np.uint32)
-    total[:] = np.float32(0)
     for p in range(payloads.shape[0]):
         raw = payloads[p]
-        for chunk in range(count):
-            if get(raw, silent * 8 + first + chunk, 1):
-                continue
-            for j in range(k):
-                e = (first + chunk) * k + j
-                place = get(raw, indices * 8 + e * index_bits, index_bits) if index_bits else j
-                code = get(raw, amplitudes * 8 + e * bits, bits)
-                if bits == 1:
-                    total[chunk * size + place] += np.float32(1 - 2 * code)
-                else:
-                    word[0] = code << 16
-                    total[chunk * size + place] += word.view(np.float32)[0]
-    for i in range(total.size):
-        total[i] = total[i] * share
+        if get(raw, silent * 8 + chunk, 1):
+            continue
+        for j in range(k):
+            e = chunk * k + j
+            place = get(raw, indices * 8 + e * index_bits, index_bits) if index_bits else j
+            code = get(raw, amplitudes * 8 + e * bits, bits)
+            if bits == 1:
+                total[place] += np.float32(1 - 2 * code)
+            else:
+                word[0] = code << 16
+                total[place] += word.view(np.float32)[0]
 
 
 @compiled
-def squares(size: int, chunks: Any, out: Any) -> None:
-    """Per chunk, the sum of squares, from the first to the last."""
+def gather(size: int, k: int, payloads: Any, layout: Any, share: Any, first: int, out: Any) -> None:
+    """The payloads' mean, chunk by chunk."""
+    for chunk in range(out.size // size):
+        total = row(out, chunk, size)
+        total[:] = np.float32(0)
+        _add_payloads(payloads, layout, k, first + chunk, total)
+        for i in range(size):
+            total[i] = total[i] * share
+
+
+@compiled
+def squares(
+    size: int, k: int, payloads: Any, layout: Any, share: Any, first: int, out: Any
+) -> None:
+    """Per chunk, the sum of squares of the payloads' mean, from the first to the last."""
+    total = np.empty(size, np.float32)
     for chunk in range(out.size):
+        total[:] = np.float32(0)
+        _add_payloads(payloads, layout, k, first + chunk, total)
         added = 0.0
-        for i in range(chunk * size, (chunk + 1) * size):
-            if chunks[i] != 0:
-                added += np.float64(chunks[i]) * np.float64(chunks[i])
+        for i in range(size):
+            mean = total[i] * share
+            if mean != 0:
+                added += np.float64(mean) * np.float64(mean)
         out[chunk] = added
 
 
 @compiled
-def treat(size: int, treatment: int, x: Any, second: Any, inverse_rms: Any, scalars: Any) -> None:
+def _treat(treatment: int, x: Any, second: Any, inverse_rms: Any, scalars: Any) -> None:
     """Decoded values to directions, in place, as treatment.py says."""
     beta2, fresh, unbias, eps = scalars
     if treatment == SIGN:
@@ -90,19 +108,45 @@ def treat(size: int, treatment: int, x: Any, second: Any, inverse_rms: Any, scal
         for i in range(x.size):
             second[i] = second[i] * beta2 + (x[i] * x[i]) * fresh
             x[i] = x[i] / (np.sqrt(second[i] * unbias) + eps)
-    else:
-        for chunk in range(x.size // size):
-            for i in range(chunk * size, (chunk + 1) * size):
-                x[i] = x[i] * inverse_rms[chunk]
+    elif treatment == NORM:
+        for i in range(x.size):
+            x[i] = x[i] * inverse_rms
 
 
 @compiled
-def step(
-    h: int, w: int, offset: Any, stride: Any, weights: Any, u: Any, keep: Any, lr: Any
-) -> None:
-    """weights ← keep · weights − lr · u."""
+def _step(weights: Any, u: Any, keep: Any, lr: Any) -> None:
+    for i in range(u.size):
+        weights[i] = weights[i] * keep - u[i] * lr
+
+
+@compiled
+def descend(
+    h: int, w: int, th: Any, tw: Any, offset: Any, stride: Any, k: int, first: int,
+    momentum: Any, index: Any, value: Any, payloads: Any, layout: Any, share: Any,
+    treatment: int, second: Any, inverse_rms: Any, scalars: Any, weights: Any, keep: Any, lr: Any,
+) -> None:  # fmt: skip
+    """Invert momentum, entries and payloads together, treat, and step the weights.
+
+    What plays no part is empty: no momentum, no rows of entries, no payloads, no second moment.
+    Rows of `index` and `value` hold a contribution's entries for these chunks."""
+    size = h * w
+    a, b = np.empty(size, np.float32), np.empty(size, np.float32)
     for chunk in range(offset.size):
+        if chunk + 1 < offset.size:
+            fetch_chunk(h, w, offset[chunk + 1], stride[chunk + 1], weights)
+        if momentum.size:
+            copy(row(momentum, chunk, size), a)
+        else:
+            a[:] = np.float32(0)
+        for flight in range(index.shape[0]):
+            for e in range(chunk * k, (chunk + 1) * k):
+                a[index[flight, e]] += value[flight, e]
+        _add_payloads(payloads, layout, k, first + chunk, a)
+        for i in range(size):
+            a[i] = a[i] * share
+        x, _ = inverse_chunk(h, w, th, tw, a, b)
+        rms = inverse_rms[chunk] if inverse_rms.size else np.float32(0)
+        _treat(treatment, x, row(second, chunk, size), rms, scalars)
         for i in range(h):
-            at, row = offset[chunk] + i * stride[chunk], (chunk * h + i) * w
-            for j in range(w):
-                weights[at + j] = weights[at + j] * keep - u[row + j] * lr
+            at = offset[chunk] + i * stride[chunk]
+            _step(weights[at : at + w], row(x, i, w), keep, lr)

@@ -42,9 +42,10 @@ def _kth_largest(values: Any, count: int, k: int) -> Any:
 def _maxima(bits: Any, length: int, out: Any) -> int:
     blocks = 0
     for first in range(0, bits.size, length):
+        block = bits[first : first + length]
         top = np.int32(0)
-        for i in range(first, min(first + length, bits.size)):
-            top = max(top, bits[i] & _MAGNITUDE)
+        for i in range(block.size):
+            top = max(top, block[i] & _MAGNITUDE)
         out[blocks] = top
         blocks += 1
     return blocks
@@ -67,11 +68,12 @@ def largest(bits: Any, k: int, room: Any, chosen: Any) -> None:
     for block in range(blocks):
         if maxima[block] >= bar:
             first = block * length
-            for i in range(first, min(first + length, bits.size)):
-                magnitude = bits[i] & _MAGNITUDE
-                if magnitude >= bar:
-                    values[found], places[found] = magnitude, i
-                    found += 1
+            part = bits[first : first + length]
+            for i in range(part.size):
+                # Written always, kept if it counts: a branch here would often be guessed wrong.
+                magnitude = part[i] & _MAGNITUDE
+                values[found], places[found] = magnitude, first + i
+                found += magnitude >= bar
     _take(values, places, found, k, chosen)
 
 

@@ -1,8 +1,8 @@
 """DisTrO's heavy steps for the CPU: the functions of pure.py, compiled, with the same bits.
 
-Work is cut into batches of chunks that fit the processor's cache and share nothing, so the number
-of threads (torch's) changes nothing but the time. Kernels run without the interpreter lock; numba
-compiles them at first use and keeps them in its cache.
+Work is cut into batches of chunks, which share nothing, so the number of threads (torch's) changes
+nothing but the time. Inside, one chunk at a time passes through all steps while it is in the cache.
+Kernels run without the interpreter lock; numba compiles them at first use and keeps them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from folkmoot.learning.distro.wire import Floats, Indices, Section, sections
 
 __all__ = ["apply", "check_body", "compress", "look_ahead", "pack", "put_back"]
 
-_BATCH = 1 << 17
-"""Values worked on at once: 512 KiB."""
+_BATCH = 1 << 18
+"""Values a thread takes at a time: enough to make the call worth while, few enough to share out."""
 _NOTHING = np.zeros(0, np.float32)
 
 
@@ -40,10 +40,17 @@ class Batch(msgspec.Struct, frozen=True):
     first: int
     last: int
 
+    def chunks(self, table: Any) -> Any:
+        return table[self.g.first + self.first : self.g.first + self.last]
+
     @property
     def where(self) -> tuple[Any, Any]:
-        chunks = slice(self.g.first + self.first, self.g.first + self.last)
-        return self.plan.offset[chunks], self.plan.stride[chunks]
+        return self.chunks(self.plan.offset), self.chunks(self.plan.stride)
+
+    @property
+    def layout(self) -> tuple[int, ...]:
+        at = self.at
+        return at.silent, at.indices, at.amplitudes, self.plan.bits, self.g.index_bits
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -56,9 +63,6 @@ class Batch(msgspec.Struct, frozen=True):
     def entries(self, buffer: Any) -> Any:
         g = self.g
         return buffer[g.entry + self.first * g.k : g.entry + self.last * g.k]
-
-    def empty(self) -> Floats:
-        return np.empty((self.last - self.first) * self.g.size, np.float32)
 
 
 def _batches(plan: Plan) -> list[Batch]:
@@ -92,11 +96,10 @@ def compress(
     source, kept = grad.numpy(), momentum.numpy()
 
     def work(b: Batch) -> None:
-        fresh, held = b.empty(), b.values(kept)
-        transform.forward(*b.shape, *b.where, source, fresh)
-        kernels.fold(
-            b.g.size, b.g.k, fresh, np.float32(scale), held, held.view(np.int32),
-            np.float32(decay), b.entries(index), b.entries(value),
+        held = b.values(kept)
+        kernels.compress(
+            *b.shape, *b.where, b.g.k, source, np.float32(scale),
+            held, held.view(np.int32), np.float32(decay), b.entries(index), b.entries(value),
         )  # fmt: skip
 
     _each(plan, work)
@@ -107,10 +110,12 @@ def put_back(
     plan: Plan, coefficients: torch.Tensor, index: Indices, value: Floats, scale: float
 ) -> None:
     into = coefficients.numpy()
-    for g in plan.groups:
-        where = slice(g.entry, g.entry + g.count * g.k)
-        part = into[g.start : g.start + g.count * g.size]
-        kernels.put_back(g.size, g.k, part, index[where], value[where], np.float32(scale))
+
+    def work(b: Batch) -> None:
+        said = b.entries(index), b.entries(value)
+        kernels.put_back(b.g.size, b.g.k, b.values(into), *said, np.float32(scale))
+
+    _each(plan, work)
 
 
 def look_ahead(
@@ -121,16 +126,16 @@ def look_ahead(
     distance: float,
 ) -> None:
     kept, moved = momentum.numpy(), weights.numpy()
-    one, far = np.float32(1), np.float32(distance)
-    unused = (one, one, one, one)
+    one, no_payloads = np.float32(1), _as_rows([])
 
     def work(b: Batch) -> None:
-        x = b.values(kept).copy()
-        for index, value in in_flight:
-            kernels.put_back(b.g.size, b.g.k, x, b.entries(index), b.entries(value), one)
-        transform.inverse(*b.shape, x)
-        kernels.treat(b.g.size, SIGN, x, _NOTHING, _NOTHING, unused)
-        kernels.step(b.g.h, b.g.w, *b.where, moved, x, one, far)
+        index = np.stack([b.entries(i) for i, _ in in_flight])
+        value = np.stack([b.entries(v) for _, v in in_flight])
+        kernels.descend(
+            *b.shape, *b.where, b.g.k, b.first, b.values(kept), index, value,
+            no_payloads, b.layout, one, SIGN, _NOTHING, _NOTHING, (one, one, one, one),
+            moved, one, np.float32(distance),
+        )  # fmt: skip
 
     _each(plan, work)
 
@@ -142,42 +147,46 @@ def apply(
     second: torch.Tensor | None,
     s: Stepping,
 ) -> None:
-    raw = np.frombuffer(b"".join(p + b"\0\0" for p in payloads), np.uint8)
-    raw = raw.reshape(len(payloads), -1)
+    raw = _as_rows(payloads)
     rms = _inverse_rms(plan, raw, s) if s.treatment == NORM else _NOTHING
     moments = _NOTHING if second is None else second.numpy()
     moved = weights.numpy()
     scalars = tuple(np.float32(x) for x in (s.beta2, s.fresh, s.unbias, s.eps))
+    no_index, no_value = np.empty((0, 0), np.int32), np.empty((0, 0), np.float32)
 
     def work(b: Batch) -> None:
-        x = _mean(b, raw, s)
+        mean, told, share = _NOTHING, raw, np.float32(s.share)
         if s.treatment == ORTHOGONAL:
-            chunks = torch.from_numpy(x).view(-1, b.g.w, b.g.h)
-            x = orthogonal(chunks).numpy().reshape(-1)
-        transform.inverse(*b.shape, x)
-        if s.treatment != ORTHOGONAL:
-            scale = rms[b.g.first + b.first : b.g.first + b.last]
-            kernels.treat(b.g.size, s.treatment, x, b.values(moments), scale, scalars)
-        kernels.step(b.g.h, b.g.w, *b.where, moved, x, np.float32(s.keep), np.float32(s.lr))
+            # The chunks' coefficients are treated before the inverse, so they come first.
+            mean, told, share = _orthogonal(b, raw, s), raw[:0], np.float32(1)
+        kernels.descend(
+            *b.shape, *b.where, b.g.k, b.first, mean, no_index, no_value,
+            told, b.layout, share, s.treatment, b.values(moments), b.chunks(rms),
+            scalars, moved, np.float32(s.keep), np.float32(s.lr),
+        )  # fmt: skip
 
     _each(plan, work)
 
 
-def _mean(b: Batch, raw: npt.NDArray[np.uint8], s: Stepping) -> Floats:
-    total, g, at = b.empty(), b.g, b.at
-    kernels.mean(
-        b.first, b.last - b.first, g.size, g.k, raw, at.silent, at.indices, at.amplitudes,
-        b.plan.bits, g.index_bits, np.float32(s.share), total,
-    )  # fmt: skip
-    return total
+def _orthogonal(b: Batch, raw: npt.NDArray[np.uint8], s: Stepping) -> Floats:
+    g = b.g
+    mean = np.empty((b.last - b.first) * g.size, np.float32)
+    kernels.gather(g.size, g.k, raw, b.layout, np.float32(s.share), b.first, mean)
+    return orthogonal(torch.from_numpy(mean).view(-1, g.w, g.h)).numpy().reshape(-1)
+
+
+def _as_rows(payloads: list[bytes]) -> npt.NDArray[np.uint8]:
+    """A row per payload, and two bytes after each that the bit reader may touch."""
+    raw = np.frombuffer(b"".join(p + b"\0\0" for p in payloads), np.uint8)
+    return raw.reshape(len(payloads), len(payloads[0]) + 2 if payloads else 0)
 
 
 def _inverse_rms(plan: Plan, raw: npt.NDArray[np.uint8], s: Stepping) -> Floats:
     squares = np.empty(len(plan.owner))
 
     def work(b: Batch) -> None:
-        out = squares[b.g.first + b.first : b.g.first + b.last]
-        kernels.squares(b.g.size, _mean(b, raw, s), out)
+        out = b.chunks(squares)
+        kernels.squares(b.g.size, b.g.k, raw, b.layout, np.float32(s.share), b.first, out)
 
     _each(plan, work)
     return inverse_rms(plan, squares)

@@ -2,7 +2,8 @@
 
 The loops are Lee's recursion of dct.py, level by level between two buffers, with the same
 operations in the same order. Buffers are flat, rows one after the other; functions that work in two
-buffers return (the one with the result, the other).
+buffers return (the one with the result, the other). Inner loops run over slices from 0 on, because
+an index that might be negative keeps the compiler from using vectors.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from folkmoot.learning.distro.compiled import compiled
 from folkmoot.learning.distro.dct import Floats, cosines, halves, scales
-from folkmoot.learning.distro.lanes import dct64, dct64_transposed, idct64, idct64_transposed
+from folkmoot.learning.distro.lanes import dct64, dct64_transposed, fetch, idct64, idct64_transposed
 
 Tables = tuple[int, Floats, Floats, Floats]
 
@@ -30,16 +31,33 @@ def tables(n: int) -> Tables:
 
 
 @compiled
+def row(x: Any, number: int, width: int) -> Any:
+    return x[number * width : (number + 1) * width]
+
+
+@compiled
+def copy(x: Any, y: Any) -> None:
+    for i in range(x.size):
+        y[i] = x[i]
+
+
+@compiled
+def add(x: Any, y: Any, to: Any) -> None:
+    for i in range(x.size):
+        to[i] = x[i] + y[i]
+
+
+@compiled
 def _multiply_out(x: Any, out: Any, n: int, m: int, odd: int, matrix: Any, inverse: bool) -> None:
     for block in range(0, n, odd):
         for f in range(odd):
-            to = (block + f) * m
+            to = row(out, block + f, m)
             for i in range(odd):
                 factor = matrix[i, f] if inverse else matrix[f, i]
-                at = (block + i) * m
+                at = row(x, block + i, m)
                 for c in range(m):
-                    term = factor * x[at + c]
-                    out[to + c] = term if i == 0 else out[to + c] + term
+                    term = factor * at[c]
+                    to[c] = term if i == 0 else to[c] + term
 
 
 @compiled
@@ -48,12 +66,12 @@ def _halve(x: Any, y: Any, n: int, m: int, length: int, factors: Any) -> None:
     half = length // 2
     for block in range(0, n, length):
         for i in range(half):
-            a, z = (block + i) * m, (block + length - 1 - i) * m
-            d = (block + half + i) * m
+            a, z = row(x, block + i, m), row(x, block + length - 1 - i, m)
+            sums, differences = row(y, block + i, m), row(y, block + half + i, m)
             factor = factors[i]
             for c in range(m):
-                y[a + c] = x[a + c] + x[z + c]
-                y[d + c] = (x[a + c] - x[z + c]) * factor
+                sums[c] = a[c] + z[c]
+                differences[c] = (a[c] - z[c]) * factor
 
 
 @compiled
@@ -62,13 +80,12 @@ def _weave(x: Any, y: Any, n: int, m: int, length: int) -> None:
     half = length // 2
     for block in range(0, n, length):
         for i in range(half):
-            even, odd, to = (block + i) * m, (block + half + i) * m, (block + 2 * i) * m
-            for c in range(m):
-                y[to + c] = x[even + c]
-                y[to + m + c] = x[odd + c]
-            if i < half - 1:
-                for c in range(m):
-                    y[to + m + c] = x[odd + c] + x[odd + m + c]
+            copy(row(x, block + i, m), row(y, block + 2 * i, m))
+            here, to = row(x, block + half + i, m), row(y, block + 2 * i + 1, m)
+            if i == half - 1:
+                copy(here, to)
+            else:
+                add(here, row(x, block + half + i + 1, m), to)
 
 
 @compiled
@@ -77,13 +94,12 @@ def _unweave(x: Any, y: Any, n: int, m: int, length: int) -> None:
     half = length // 2
     for block in range(0, n, length):
         for i in range(half):
-            even, odd, at = (block + i) * m, (block + half + i) * m, (block + 2 * i) * m
-            for c in range(m):
-                y[even + c] = x[at + c]
-                y[odd + c] = x[at + m + c]
-            if i > 0:
-                for c in range(m):
-                    y[odd + c] = x[at + m + c] + x[at - m + c]
+            copy(row(x, block + 2 * i, m), row(y, block + i, m))
+            here, to = row(x, block + 2 * i + 1, m), row(y, block + half + i, m)
+            if i == 0:
+                copy(here, to)
+            else:
+                add(here, row(x, block + 2 * i - 1, m), to)
 
 
 @compiled
@@ -92,20 +108,21 @@ def _unhalve(x: Any, y: Any, n: int, m: int, length: int, factors: Any) -> None:
     half = length // 2
     for block in range(0, n, length):
         for i in range(half):
-            a, z = (block + i) * m, (block + length - 1 - i) * m
-            d = (block + half + i) * m
+            top, low = row(x, block + i, m), row(x, block + half + i, m)
+            a, z = row(y, block + i, m), row(y, block + length - 1 - i, m)
             factor = factors[i]
             for c in range(m):
-                term = x[d + c] * factor
-                y[a + c] = x[a + c] + term
-                y[z + c] = x[a + c] - term
+                term = low[c] * factor
+                a[c] = top[c] + term
+                z[c] = top[c] - term
 
 
 @compiled
 def _scale(x: Any, n: int, m: int, scale: Any) -> None:
     for f in range(n):
-        for c in range(f * m, (f + 1) * m):
-            x[c] = x[c] * scale[f]
+        values, factor = row(x, f, m), scale[f]
+        for c in range(m):
+            values[c] = values[c] * factor
 
 
 @compiled
@@ -154,48 +171,41 @@ def _transpose(x: Any, y: Any, n: int, m: int) -> None:
 
 
 @compiled
-def _copy(x: Any, at: int, y: Any, to: int, count: int) -> None:
-    for i in range(count):
-        y[to + i] = x[at + i]
+def fetch_chunk(h: int, w: int, at: int, stride: int, flat: Any) -> None:
+    """Ask for a chunk that is needed next: its short rows are too far apart to be foreseen."""
+    for i in range(h):
+        for line in range(0, w, 16):
+            fetch(flat, at + i * stride + line)
 
 
 @compiled
-def forward(
-    h: int, w: int, th: Any, tw: Any, offset: Any, stride: Any, flat: Any, out: Any
-) -> None:
-    """The coefficients [w, h] of every chunk that starts at flat[offset], one after the other."""
-    size = h * w
-    a, b = np.empty(size, np.float32), np.empty(size, np.float32)
-    for chunk in range(offset.size):
-        at, to = offset[chunk], chunk * size
-        if h == 64 and w == 64:
-            for c in range(0, 64, 8):
-                dct64_transposed(flat, at + c, stride[chunk], a, c * 64)
-            for c in range(0, 64, 8):
-                dct64(a, c, 64, out, to + c)
-        else:
-            for i in range(h):
-                _copy(flat, at + i * stride[chunk], a, i * w, w)
-            x, y = forward_rows(a, b, h, w, th)
-            _transpose(x, y, h, w)
-            x, y = forward_rows(y, x, w, h, tw)
-            _copy(x, 0, out, to, size)
+def forward_chunk(
+    h: int, w: int, th: Any, tw: Any, at: int, stride: int, flat: Any, a: Any, b: Any
+) -> Any:
+    """The coefficients [w, h] of the chunk whose first value is flat[at]."""
+    # Copied row by row first: rows a power of two apart would push each other out of the cache.
+    for i in range(h):
+        copy(flat[at + i * stride : at + i * stride + w], row(a, i, w))
+    if h == 64 and w == 64:
+        for c in range(0, 64, 8):
+            dct64_transposed(a, c, 64, b, c * 64)
+        for c in range(0, 64, 8):
+            dct64(b, c, 64, a, c)
+        return a, b
+    x, y = forward_rows(a, b, h, w, th)
+    _transpose(x, y, h, w)
+    return forward_rows(y, x, w, h, tw)
 
 
 @compiled
-def inverse(h: int, w: int, th: Any, tw: Any, chunks: Any) -> None:
-    """Coefficients [w, h] of consecutive chunks to values [h, w], in place."""
-    size = h * w
-    a, b = np.empty(size, np.float32), np.empty(size, np.float32)
-    for at in range(0, chunks.size, size):
-        if h == 64 and w == 64:
-            for c in range(0, 64, 8):
-                idct64_transposed(chunks, at + c, 64, a, c * 64)
-            for c in range(0, 64, 8):
-                idct64(a, c, 64, chunks, at + c)
-        else:
-            _copy(chunks, at, a, 0, size)
-            x, y = inverse_rows(a, b, w, h, tw)
-            _transpose(x, y, w, h)
-            x, y = inverse_rows(y, x, h, w, th)
-            _copy(x, 0, chunks, at, size)
+def inverse_chunk(h: int, w: int, th: Any, tw: Any, a: Any, b: Any) -> Any:
+    """The values [h, w] of the coefficients [w, h] in a."""
+    if h == 64 and w == 64:
+        for c in range(0, 64, 8):
+            idct64_transposed(a, c, 64, b, c * 64)
+        for c in range(0, 64, 8):
+            idct64(b, c, 64, a, c)
+        return a, b
+    x, y = inverse_rows(a, b, w, h, tw)
+    _transpose(x, y, w, h)
+    return inverse_rows(y, x, h, w, th)

@@ -72,10 +72,14 @@ def treat(
         return x * inverse_rms
     assert second is not None
     second.mul_(s.beta2).add_((x * x) * s.fresh)
-    # torch's float32 root goes through a vector library that rounds some results the other way;
-    # taken in float64 and rounded once, it is the correctly rounded one everywhere.
-    root = torch.sqrt((second * s.unbias).double()).float()
-    return x / (root + s.eps)
+    return x / (_root(second * s.unbias) + s.eps)
+
+
+def _root(x: torch.Tensor) -> torch.Tensor:
+    """The correctly rounded square root. torch's own in float32 goes through a vector library that
+    rounds some results the other way; in float64, rounded once, it is exact."""
+    wide = x.cpu() if x.device.type == "mps" else x  # that device has no float64
+    return torch.sqrt(wide.double()).float().to(x.device)
 
 
 def inverse_rms(plan: Plan, squares: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:

@@ -1,7 +1,7 @@
 """A model's first weights: the same bits on every machine for a given seed.
 
 torch's own initialisers draw from vectorised code whose last bits depend on the processor.
-Here a weight is the sum of the four 16-bit halves-of-halves of one 64-bit word of Philox, a
+Here a weight is the sum of the four 16-bit parts of one 64-bit word of Philox, a
 counter-based generator of integers: nearly normal, cut at 3.46 standard deviations, and
 made of integer sums and one exactly rounded product, so no library or thread count can
 change it. Each parameter has its own stream, keyed by seed and name.
@@ -14,7 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-BLOCK = 1 << 20
+BLOCK = 1 << 16
+PAIRS, LOW = np.uint64(0x0000FFFF_0000FFFF), np.uint64(0xFFFFFFFF)
+SIXTEEN, THIRTY_TWO = np.uint64(16), np.uint64(32)
 # Of the sum of four independent uniform integers in [0, 65535].
 MEAN = 2 * 65535
 DEVIATION = math.sqrt(4 * (65536**2 - 1) / 12)
@@ -31,9 +33,10 @@ def fill(weight: Tensor, std: float, generator: np.random.Philox) -> None:
     scale = np.float64(std / DEVIATION)
     for start in range(0, flat.numel(), BLOCK):
         count = min(BLOCK, flat.numel() - start)
-        quarters = generator.random_raw(count).astype("<u8").view("<u2").reshape(count, 4)
-        total = quarters.sum(axis=1, dtype=np.int64) - MEAN
-        values = (total * scale).astype(np.float32)
+        words = generator.random_raw(count)
+        pairs = (words & PAIRS) + ((words >> SIXTEEN) & PAIRS)
+        total = (pairs & LOW) + (pairs >> THIRTY_TWO)
+        values = ((total.astype(np.float64) - MEAN) * scale).astype(np.float32)
         flat[start : start + count].copy_(torch.from_numpy(values))
 
 

@@ -1,7 +1,9 @@
 """The messages of `run.proto`, as classes, and what a signature covers."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from folkmoot.authority.proto import Described
 from folkmoot.authority.signing import framed
@@ -15,11 +17,22 @@ HelloReply: Any = _CLASSES["HelloReply"]
 Signed: Any = _CLASSES["Signed"]
 Change: Any = _CLASSES["Change"]
 Receipt: Any = _CLASSES["Receipt"]
+Data: Any = _CLASSES["Data"]
 
 # The largest thing a client may say: two filters for 65,535 clients, and room for the rest.
 MAX_REQUEST = 512 * 1024
 # The largest state we expect to be shown.
 MAX_CHANGE = 256 * 1024 * 1024
+# The most bytes of a data file in one answer.
+MAX_READ = 4 * 1024 * 1024
+
+
+class Range(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Which bytes of which data file; a length of 0 asks for the size only."""
+
+    name: Annotated[str, msgspec.Meta(max_length=255)]
+    start: Annotated[int, msgspec.Meta(ge=0)]
+    length: Annotated[int, msgspec.Meta(ge=0, le=MAX_READ)]
 
 
 def signed_bytes(method: str, run_id: str, request: Any) -> bytes:

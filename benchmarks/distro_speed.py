@@ -1,0 +1,259 @@
+"""How long DisTrO takes beside an AdamW step, a plain einsum version, and a training round.
+
+    python benchmarks/distro_speed.py [--quick] [--sizes 10,100] [--threads 1,2]
+
+Everything is measured in one run, contenders in turn, the best of several turns each; what counts
+are the ratios. `DisTrO` is all of contribute() but the training itself (clearing gradients,
+clipping, compressing, packing) and all of apply() (checking, summing, inverting, stepping) for 3
+payloads.
+`--clock cpu` counts processor time instead of time on the wall: for one thread on a busy machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import PIPE
+
+import torch
+from torch import nn
+
+from einsum_distro import EinsumDistro
+from folkmoot.core.material import Gpt
+from folkmoot.core.recipe import Distro
+from folkmoot.learning.distro import DistroMethod
+from folkmoot.learning.distro.wire import payload_size
+from folkmoot.learning.gradients import loss_and_gradients
+from folkmoot.learning.models import build
+from folkmoot.learning.statehash import state_hash
+
+MODELS = {
+    10: Gpt(vocab_size=4096, layers=8, heads=4, width=256, hidden=1024, context=512),
+    100: Gpt(vocab_size=16384, layers=11, heads=12, width=768, hidden=2560, context=512),
+}
+K, LR = 8, 1e-4
+now = time.perf_counter
+
+
+def model_of(size: int) -> nn.Module:
+    return build(MODELS[size], seed=0, device="cpu")
+
+
+def count(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+class OurSide:
+    """One client; `seconds()` is a round without its training."""
+
+    def __init__(self, size: int, peers: int, **recipe: object) -> None:
+        self.model = model_of(size)
+        self.method = DistroMethod(self.model, Distro(k=K, **recipe))  # type: ignore[arg-type]
+        self.peers, self.step, self.training = peers, 0, 0.0
+        self.grads = torch.randn_like(self.method.flat.grads)
+        self.others = [self._payload() for _ in range(peers - 1)]
+        self.before = [self._contribution() for _ in range(self.method.delay)]
+
+    def _closure(self, _: int) -> float:
+        start = now()
+        self.method.flat.grads.copy_(self.grads)
+        self.training = now() - start
+        return 0.0
+
+    def _contribution(self) -> bytes:
+        self.step += 1
+        return self.method.contribute(self._closure, self.step, LR).payload
+
+    def _payload(self) -> bytes:
+        """What another client might say: its gradient is not ours."""
+        self.grads = self.grads.roll(7919)
+        made = self._contribution()
+        self.method.apply([made], self.step, LR)
+        return made
+
+    def seconds(self) -> float:
+        start = now()
+        self.before.append(self._contribution())
+        due = self.before.pop(0)
+        self.method.apply([due, *self.others], self.step - self.method.delay, LR)
+        return now() - start - self.training
+
+
+def adamw(size: int) -> Callable[[], float]:
+    model = model_of(size)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LR)
+    for p in model.parameters():
+        p.grad = torch.randn_like(p)
+
+    def seconds() -> float:
+        start = now()
+        optimizer.step()
+        return now() - start
+
+    return seconds
+
+
+def einsum(size: int, peers: int) -> Callable[[], float]:
+    model = model_of(size)
+    side = EinsumDistro(list(model.parameters()), K, 0.95)
+    for p in model.parameters():
+        p.grad = torch.randn_like(p)
+    others = [side.compress() for _ in range(peers - 1)]
+
+    def seconds() -> float:
+        start = now()
+        side.apply([side.compress(), *others], LR)
+        return now() - start
+
+    return seconds
+
+
+def training(size: int, tokens: int) -> Callable[[], float]:
+    model = model_of(size)
+    context = MODELS[size].context
+    draw = torch.Generator().manual_seed(0)
+    shape = (tokens // context, context + 1)
+    batch = torch.randint(0, MODELS[size].vocab_size, shape, generator=draw).numpy()
+
+    def seconds() -> float:
+        model.zero_grad()
+        start = now()
+        loss_and_gradients(model, batch, micro_batch=2)
+        return now() - start
+
+    return seconds
+
+
+def hashing(size: int) -> Callable[[], float]:
+    model = model_of(size)
+
+    def seconds() -> float:
+        start = now()
+        state_hash(model)
+        return now() - start
+
+    return seconds
+
+
+def best(contenders: dict[str, Callable[[], float]], turns: int) -> dict[str, float]:
+    found = {name: run() for name, run in contenders.items()}
+    found = dict.fromkeys(found, float("inf"))
+    for _ in range(turns):
+        for name, run in contenders.items():
+            found[name] = min(found[name], run())
+    return found
+
+
+def measure(size: int, threads: int, turns: int, tokens: int) -> dict[str, float]:
+    torch.set_num_threads(threads)
+    seconds = best(
+        {
+            "adamw": adamw(size),
+            "einsum": einsum(size, 3),
+            "sync": OurSide(size, 3, delay=0).seconds,
+            "overlap": OurSide(size, 3, delay=1).seconds,
+            "adam": OurSide(size, 3, delay=0, treatment="adam").seconds,
+            "two": OurSide(size, 2, delay=0).seconds,
+            "thirty-two": OurSide(size, 32, delay=0).seconds,
+            "hash": hashing(size),
+        },
+        turns,
+    )
+    seconds["round"] = best({"round": training(size, tokens)}, max(1, turns // 5))["round"]
+    return seconds
+
+
+def peak_copies(size: int, recipe: Distro) -> float:
+    """Peak memory beyond model and gradients, in copies of the model; run in its own process."""
+    model = model_of(size)
+    for p in model.parameters():
+        p.grad = torch.randn_like(p)
+    torch.set_num_threads(1)
+    warm = DistroMethod(nn.Linear(64, 128), recipe)
+    rounds(warm)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident("VmRSS")
+    method = DistroMethod(model, recipe)
+    rounds(method)
+    return (resident("VmHWM") - before) * 1024 / (4 * count(model))
+
+
+def rounds(method: DistroMethod) -> None:
+    def closure(_: int) -> float:
+        method.flat.grads.normal_()
+        return 0.0
+
+    sent = []
+    for step in range(4):
+        sent.append(method.contribute(closure, step, LR).payload)
+        if step >= method.delay:
+            method.apply([sent[step - method.delay]] * 3, step - method.delay, LR)
+
+
+def resident(field: str) -> int:
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(field))
+
+
+def memory(size: int, delay: int) -> float:
+    """In a process of its own, whose allocator gives back what is freed, so that it counts once."""
+    command = [sys.executable, __file__, "--memory", str(size), str(delay)]
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "131072"}
+    return float(subprocess.run(command, check=True, stdout=PIPE, env=environment).stdout)
+
+
+def report(size: int, threads: int, s: dict[str, float], tokens: int) -> None:
+    model = model_of(size)
+    n, a = count(model), s["adamw"]
+    print(
+        f"\n{n / 1e6:.1f} M parameters, {threads} thread(s); AdamW step {a / n * 1e9:.2f} ns/param"
+    )
+    rows = [
+        ("DisTrO, delay 0, sign", s["sync"]),
+        ("DisTrO, delay 0, adam", s["adam"]),
+        ("DisTrO, delay 1, look-ahead", s["overlap"]),
+        ("einsum per tensor", s["einsum"]),
+    ]
+    print(f"  {'':28} {'ns/param':>9} {'÷ AdamW':>9} {'÷ einsum':>9} {'of a round':>11}")
+    whole = s["round"] * 4096 / tokens
+    for name, t in rows:
+        share = f"{t / whole:11.1%}"
+        print(f"  {name:28} {t / n * 1e9:9.2f} {t / a:9.2f} {t / s['einsum']:9.2f} {share}")
+    print(f"  32 peers ÷ 2 peers: {s['thirty-two'] / s['two']:.2f}")
+    print(f"  state hash: {4 * n / s['hash'] / 1e9:.2f} GB/s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="10 M parameters only, few turns")
+    parser.add_argument("--sizes", default="10,100")
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--memory", type=int, nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
+    options = parser.parse_args()
+    global now
+    now = time.process_time if options.clock == "cpu" else time.perf_counter
+    if options.memory:
+        size, delay = options.memory
+        print(peak_copies(size, Distro(delay=delay)))
+        return
+    for size in [10] if options.quick else map(int, options.sizes.split(",")):
+        turns = 3 if options.quick else 15 if size == 10 else 6
+        tokens = 4096 if size == 10 else 1024
+        for threads in map(int, options.threads.split(",")):
+            report(size, threads, measure(size, threads, turns, tokens), tokens)
+        plan = OurSide(size, 1, delay=0).method.plan
+        print(f"\n  wire: {payload_size(plan):,} bytes a client and round,", end=" ")
+        print(f"{4 * plan.size / payload_size(plan):,.0f}× below dense float32 (k = {K}, 1 bit)")
+        for delay in (0, 1):
+            copies = memory(size, delay)
+            print(f"  peak memory beyond model and gradients, delay {delay}: {copies:.2f} copies")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Folkmoot's coordinator as `federate serve` runs it, with a mark at the start of each round."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from folkmoot.core.federation import messages as m
+from folkmoot.federated.arrays import save_model
+from folkmoot.federated.config import Federation, load
+from folkmoot.federated.coordinator import Coordinator
+from folkmoot.federated.server import serving
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "flower"))
+from marks import mark
+
+
+class Marked(Coordinator):
+    def submit(self, event):
+        effects = super().submit(event)
+        for effect in effects:
+            if isinstance(effect, m.Moved):
+                mark(effect.round + (effect.phase == "ROUND"))
+        return effects
+
+
+TOML = """
+run_id = "bench"
+initial_weights = "zeros.safetensors"
+
+[rounds]
+rounds = {rounds}
+min_participants = {clients}
+
+[server]
+port = {port}
+"""
+
+
+def prepare() -> Federation:
+    port, clients, params, rounds = map(int, sys.argv[1:5])
+    save_model("zeros.safetensors", {"weights": np.zeros(params, np.float32)})
+    config = Path("federation.toml")
+    config.write_text(TOML.format(rounds=rounds, clients=clients, port=port))
+    return load(config)
+
+
+async def main(config: Federation) -> None:
+    async with serving(config, Marked) as server:
+        await server.finished()
+    os._exit(0)
+
+
+asyncio.run(main(prepare()))

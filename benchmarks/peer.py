@@ -1,0 +1,128 @@
+"""Peers on loopback, side by side with the bare transport. `make bench-peer`
+
+content   50 MB by name (verified, in pieces) beside the same bytes down one bare iroh stream,
+          each between two processes
+wire      everything on the network for a round of updates, over updates × receivers
+delay     from publishing a message to the last of its receivers
+"""
+
+import asyncio
+import os
+import statistics
+import sys
+import time
+
+from iroh import Connection
+
+from folkmoot.exchange.peer import Peer, PeerConfig, uniffi_copy
+from folkmoot.exchange.peer.address import encode_address
+from folkmoot.exchange.peer.endpoint import bind, reachable_at, to_dial
+from folkmoot.exchange.peer.wire import ALPN
+
+SIZE = 50_000_000
+BLOCK = 1 << 18
+TOPIC = bytes(32)
+
+
+def content() -> bytes:
+    return bytes(range(256)) * (SIZE // 256) + bytes(SIZE % 256)
+
+
+async def provide(member: bytes, address: bytes) -> None:
+    """In a process of its own: the content through a peer, and again down a bare stream."""
+    peer = await Peer.open(os.urandom(32), TOPIC)
+    name = peer.put(content())
+    await peer.members({member: address})
+    bare = await bind(os.urandom(32), PeerConfig())
+    bare_address = encode_address(await reachable_at(bare, PeerConfig()))
+    print(peer.id.hex(), peer.address.hex(), name.hex(), bare.id().to_bytes().hex(),
+          bare_address.hex(), flush=True)  # fmt: skip
+    while (incoming := await bare.accept_next()) is not None:
+        await pour(await (await incoming.accept()).connect())
+
+
+async def pour(connection: Connection) -> None:
+    stream, data = await connection.open_uni(), content()
+    for at in range(0, SIZE, BLOCK):
+        await stream.write_all(data[at : at + BLOCK])
+    await stream.finish()
+    await connection.closed()
+
+
+async def measure_content() -> None:
+    here = await Peer.open(os.urandom(32), TOPIC)
+    command = [sys.executable, __file__, "provide", here.id.hex(), here.address.hex()]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    words = (await process.stdout.readline()).split()
+    provider, address, name, bare, bare_address = (bytes.fromhex(w.decode()) for w in words)
+    await here.members({provider: address})
+    await here.connected([provider], 20)
+    ours, theirs = [], []
+    for _ in range(5):
+        theirs.append(await drink(bare, bare_address))
+        began = time.perf_counter()
+        assert await here.get(name, [provider], SIZE) == content()
+        ours.append(SIZE / 1e6 / (time.perf_counter() - began))
+        here.drop(name)
+    print(f"content  by name {max(ours):.0f} MB/s   bare stream {max(theirs):.0f} MB/s   "
+          f"ratio {max(ours) / max(theirs):.2f}   (best of {len(ours)})")  # fmt: skip
+    process.kill()
+    await process.wait()
+    await here.close()
+
+
+async def drink(peer: bytes, address: bytes) -> float:
+    endpoint = await bind(os.urandom(32), PeerConfig())
+    connection = await endpoint.connect(to_dial(peer, address), ALPN)
+    stream, left = await connection.accept_uni(), SIZE
+    began = time.perf_counter()
+    while left:
+        left -= len(await stream.read_exact(min(left, BLOCK)))
+    rate = SIZE / 1e6 / (time.perf_counter() - began)
+    connection.close(0, b"")
+    await endpoint.close()
+    return rate
+
+
+async def measure_wire(count: int, size: int, rounds: int) -> None:
+    peers = [await Peer.open(os.urandom(32), TOPIC) for _ in range(count)]
+    roster = {peer.id: peer.address for peer in peers}
+    for peer in peers:
+        await peer.members(roster)
+    for peer in peers:
+        await peer.connected(roster, 20)
+
+    async def hear(peer: Peer) -> None:
+        for _ in range(count - 1):
+            await peer.body(await peer.receive(), size)
+
+    delays = []
+    for round_ in range(rounds):
+        began = time.perf_counter()
+        for peer in peers:
+            peer.publish(round_, bytes(100), os.urandom(size))
+        await asyncio.gather(*map(hear, peers))
+        delays.append(time.perf_counter() - began)
+        for peer in peers:
+            peer.expire(round_ - 2)
+        await asyncio.sleep(1.2)  # a round lasts: digests are exchanged, too
+    sent = sum(t.sent for peer in peers for t in peer.traffic().values())
+    ratio = sent / (rounds * count * (count - 1) * size)
+    print(f"wire     {count} peers, {size / 1000:g} KB updates, {rounds} rounds: {ratio:.3f} × "
+          f"(connecting included)   delay {1000 * statistics.median(delays):.0f} ms")  # fmt: skip
+    await asyncio.gather(*(peer.close() for peer in peers))
+
+
+async def main() -> None:
+    uniffi_copy.install()
+    if sys.argv[1:2] == ["provide"]:
+        await provide(bytes.fromhex(sys.argv[2]), bytes.fromhex(sys.argv[3]))
+        return
+    await measure_content()
+    for count, size in ((3, 6_000), (8, 6_000), (3, 60_000), (3, 600_000)):
+        await measure_wire(count, size, rounds=20)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

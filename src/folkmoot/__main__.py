@@ -1,0 +1,5 @@
+"""`python -m folkmoot` is `folkmoot`."""
+
+from folkmoot.cli import main
+
+main()

@@ -1,0 +1,68 @@
+"""`folkmoot status`, `pause` and `resume`: look at a run, halt it, let it go on."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Address = Annotated[str, typer.Argument(help="Where the run's server listens, host:port.")]
+RunId = Annotated[str, typer.Option(help="The run's name.")]
+Key = Annotated[Path, typer.Option(help="The owner's key: owner.key in the server's folder.")]
+
+
+def register(app: typer.Typer) -> None:
+    for command in (status, pause, resume):
+        app.command()(command)
+
+
+def status(address: Address, run_id: RunId, key: Key = Path("client.key")) -> None:
+    """Say how far a run is. Any key that may join may look."""
+    asyncio.run(_ask(address, run_id, key, None))
+
+
+def pause(address: Address, run_id: RunId, key: Key) -> None:
+    """Halt a run once its epoch has drained: nothing that was trained is lost."""
+    from folkmoot.core.coordinator.messages import Pause
+
+    asyncio.run(_ask(address, run_id, key, Pause()))
+
+
+def resume(address: Address, run_id: RunId, key: Key) -> None:
+    """Let a paused run go on."""
+    from folkmoot.core.coordinator.messages import Resume
+
+    asyncio.run(_ask(address, run_id, key, Resume()))
+
+
+async def _ask(address: str, run_id: str, key: Path, message: Any) -> None:
+    from folkmoot.authority import Unreachable
+    from folkmoot.authority.server.remote import Denied, ServerAuthority
+    from folkmoot.authority.signing import Identity
+    from folkmoot.cli.failing import failing
+
+    with failing(Denied, Unreachable, ValueError, TimeoutError):
+        authority = ServerAuthority(address, run_id, Identity.load(key))
+        try:
+            refused = await authority.submit(message) if message else None
+            async with asyncio.timeout(10):
+                state = await anext(authority.watch())
+        except TimeoutError:
+            raise TimeoutError(f"{address} does not answer: is the server running?") from None
+        finally:
+            await authority.close()
+        if refused is not None:
+            raise ValueError(f"refused: {refused}")
+    _show(state)
+
+
+def _show(state: Any) -> None:
+    progress, epoch = state.progress, state.epoch
+    pausing = ", pausing" if state.pause_wanted and state.run_state != "Paused" else ""
+    typer.echo(f"{state.run.run_id}: {state.run_state}{pausing}, epoch {state.epoch_number}")
+    total = state.run.config.total_steps
+    typer.echo(f"  step {progress.step} of {total}, {progress.tokens:,} tokens learnt")
+    typer.echo(f"  {state.active} clients in this epoch, {len(epoch.absent)} left it")
+    kept = state.checkpoint
+    if kept.location:
+        typer.echo(f"  last checkpoint: step {kept.progress.step} at {kept.location}")

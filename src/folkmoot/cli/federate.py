@@ -1,0 +1,245 @@
+"""`folkmoot federate`: serve a federation, join one, look at one, or try one out on one machine."""
+
+import asyncio
+import contextlib
+import importlib
+import os
+import signal
+import sys
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Config = Annotated[Path, typer.Argument(help="The federation's configuration, federation.toml.")]
+Class = Annotated[
+    str, typer.Option("--participant", "-p", help="module:Class of the participant to run.")
+]
+RunId = Annotated[str, typer.Option("--run", help="The federation's run_id.")]
+Authority = Annotated[
+    str, typer.Option(help="PEM file of the coordinator's certificate authority: use TLS.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    federate = typer.Typer(help="Train together on data that stays at home.", no_args_is_help=True)
+    for command in (serve, join, status, up, key):
+        federate.command()(command)
+    app.add_typer(federate, name="federate")
+
+
+def serve(file: Config) -> None:
+    """Coordinate a federation until its last round.
+
+    Every step is journaled before it is acted on: killed and started again, it goes on with the
+    same round.
+    """
+    from folkmoot.authority.journal import JournalError
+    from folkmoot.cli.failing import failing
+    from folkmoot.core.config import ConfigError
+    from folkmoot.federated.config import load
+
+    with failing(ConfigError, JournalError, OSError):
+        config = load(file)
+        asyncio.run(_serve(config))
+
+
+def join(
+    address: Annotated[str, typer.Argument(help="host:port of the coordinator.")],
+    participant: Class,
+    run: RunId,
+    identity: Annotated[
+        Path, typer.Option(help="File with our key; made when it is not there.")
+    ] = Path("participant.key"),
+    bucket: Annotated[
+        str, typer.Option(help="URL of the bucket, when the coordinator does not tell.")
+    ] = "",
+    authority: Authority = "",
+    certificate: Annotated[str, typer.Option(help="Our own certificate, for mutual TLS.")] = "",
+    certificate_key: Annotated[str, typer.Option(help="Its private key.")] = "",
+    peers: Annotated[
+        Path | None,
+        typer.Option(help="TOML: name = public key of everybody we agree to be summed with."),
+    ] = None,
+) -> None:
+    """Take part in a federation until it has finished; reconnects for ever."""
+    from folkmoot.cli.failing import failing
+    from folkmoot.exchange.bucket import BucketError
+    from folkmoot.federated.client import Settings, keep_freed_memory, take_part
+    from folkmoot.federated.connection import Refused, Tls
+
+    keep_freed_memory()
+    tls = Tls(authority, certificate, certificate_key) if authority or certificate else None
+    with failing(Refused, BucketError, OSError, ValueError, TypeError):
+        settings = Settings(
+            address=address,
+            run_id=run,
+            identity=str(identity),
+            bucket=bucket,
+            tls=tls,
+            peers=tomllib.loads(peers.read_text()) if peers else {},
+        )
+        made = load_participant(participant)()
+        if not asyncio.run(_until_stopped(take_part(made, settings))):
+            raise typer.Exit(130)
+    typer.echo("the federation has finished")
+
+
+def status(
+    address: Annotated[str, typer.Argument(help="host:port of the coordinator.")],
+    authority: Authority = "",
+) -> None:
+    """Say how far a federation is."""
+    import grpc
+
+    from folkmoot.federated import wire
+    from folkmoot.federated.connection import Tls
+
+    options = [("grpc.max_receive_message_length", 65_536)]
+    if authority:
+        channel = grpc.secure_channel(address, Tls(authority).credentials(), options)
+    else:
+        channel = grpc.insecure_channel(address, options)
+    request, response = wire.METHODS["Status"]
+    call = channel.unary_unary(
+        f"/{wire.SERVICE}/Status",
+        request_serializer=request.SerializeToString,
+        response_deserializer=response.FromString,
+    )
+    try:
+        answer = call(request(), timeout=10)
+    except grpc.RpcError as error:
+        typer.echo(f"folkmoot: no coordinator answers at {address}: {error.details()}", err=True)
+        raise typer.Exit(1) from None
+    finally:
+        channel.close()
+    typer.echo(_told(answer, wire.STATE_NAME[answer.state]))
+
+
+def up(
+    file: Config,
+    participant: Class,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many participants.")] = 3,
+) -> None:
+    """Try a federation out: a coordinator and COUNT participants, each a process, on this machine.
+
+    Participant number i finds i in the environment variable FOLKMOOT_PARTICIPANT.
+    """
+    from folkmoot.authority.journal import JournalError
+    from folkmoot.cli.failing import failing
+    from folkmoot.core.config import ConfigError
+    from folkmoot.federated.config import load
+
+    with failing(ConfigError, JournalError, OSError, ValueError):
+        config = load(file)
+        load_participant(participant)
+        asyncio.run(_up(config, participant, count))
+
+
+def key(
+    file: Annotated[Path, typer.Argument(help="The key file; made when it is not there.")],
+) -> None:
+    """Print the public key of a participant, for the owner's allow-list."""
+    from folkmoot.cli.failing import failing
+    from folkmoot.federated.signing import Identity
+
+    with failing(OSError, ValueError):
+        typer.echo(Identity.load(file).public.hex())
+
+
+def load_participant(name: str) -> Any:
+    """The class that `module:Class` names; modules of the working folder count."""
+    module, _, attribute = name.partition(":")
+    if not attribute:
+        raise ValueError(f"{name!r} does not name a participant: expected module:Class")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise ValueError(f"cannot import {module!r}: {error}") from None
+    except AttributeError:
+        raise ValueError(f"module {module!r} has no class {attribute!r}") from None
+
+
+async def _serve(config: Any) -> None:
+    from folkmoot.federated.aggregate.private import Private
+    from folkmoot.federated.server import serving
+
+    async with serving(config) as server:
+        state = server.coordinator.state
+        again = f", resumed in round {state.round}" if server.coordinator.resumed else ""
+        typer.echo(f"{config.run_id} at {server.address}{again}; weights in {config.bucket.url}")
+        if config.secure.enabled:
+            typer.echo("updates are masked: this coordinator sees only their sum")
+        if isinstance(config.aggregation, Private):
+            typer.echo(config.aggregation.promise(config.rounds.rounds))
+        if server.metrics_port is not None:
+            typer.echo(f"metrics at http://{config.metrics.host}:{server.metrics_port}/metrics")
+        if await _until_stopped(server.finished()):
+            await server.farewell()
+            last = server.coordinator.state.round
+            typer.echo(f"finished; the model is {config.bucket.url}/{last}/global")
+
+
+async def _up(config: Any, participant: str, count: int) -> None:
+    from folkmoot.federated.server import serving
+
+    async with serving(config) as server:
+        typer.echo(f"{config.run_id} at {server.address} with {count} participants")
+        people = [await _spawn(config, server.address, participant, i) for i in range(count)]
+        ended = asyncio.gather(*(process.wait() for process in people))
+        try:
+            if await _until_stopped(server.finished()):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.shield(ended), 30)
+                last = server.coordinator.state.round
+                typer.echo(f"finished; the model is {config.bucket.url}/{last}/global")
+        finally:
+            for process in people:
+                with contextlib.suppress(ProcessLookupError):
+                    process.terminate()
+            await ended
+
+
+async def _spawn(config: Any, address: str, participant: str, number: int) -> Any:
+    arguments = ["join", address, "-p", participant, "--run", config.run_id]
+    identity = Path(config.server.state) / f"participant-{number}.key"
+    if config.security.tls_certificate:
+        arguments += ["--authority", config.security.tls_certificate]
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", "from folkmoot.cli import main; main()", "federate", *arguments),
+        *("--identity", str(identity)),
+        env={**os.environ, "FOLKMOOT_PARTICIPANT": str(number)},
+    )
+
+
+async def _until_stopped(work: Any) -> bool:
+    """Whether `work` was done before somebody interrupted us (Ctrl-C, SIGTERM)."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    tasks = [asyncio.create_task(work), asyncio.create_task(stop.wait())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            tasks[0].result()
+            return True
+        typer.echo("interrupted", err=True)
+        return False
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _told(answer: Any, state: str) -> str:
+    return (
+        f"{answer.run_id}: {state}, round {answer.round} of {answer.rounds}\n"
+        f"connected {answer.connected} (a round begins with {answer.needed}), "
+        f"selected {answer.selected}, delivered {answer.delivered} of {answer.goal}, "
+        f"bad {answer.quarantined}"
+    )

@@ -1,0 +1,68 @@
+"""`folkmoot init`: write a run.toml to begin with."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+TEMPLATE = """\
+# A run of Folkmoot. Everything not said here has a default; `folkmoot up run.toml` tries it out.
+run_id = "my-run"
+
+[config]
+total_steps = 500                 # rounds of training
+min_clients = 2                   # fewer end the epoch
+global_batch_size_start = 16      # sequences trained in a round, shared out among the clients
+# global_batch_size_end = 64      # where a ramp ends …
+# global_batch_size_warmup_tokens = 1_000_000  # … after so many tokens
+max_round_train_time = 60         # seconds after which a round ends without the late ones
+round_witness_time = 5
+warmup_time = 120                 # seconds for loading the model
+cooldown_time = 120               # seconds for storing it
+epoch_time = 1800                 # seconds; newcomers join and checkpoints are made between epochs
+# rounds_per_epoch = 100          # instead of epoch_time
+delay = 1                         # results are applied this many rounds later; 0 waits for them
+
+[model]
+max_seq_len = 256
+checkpoint = "out/my-run/checkpoints"   # a folder, s3://bucket/prefix, gs://…, az://…
+
+[model.architecture]
+type = "gpt"
+vocab_size = 257                  # bytes, and one to end a text
+layers = 4
+heads = 4
+width = 256
+context = 256
+
+[model.data]
+type = "text"                     # tokenised when read; `folkmoot data prepare` for more
+paths = ["corpus.txt"]
+
+[model.lr]
+type = "cosine"
+base_lr = 0.002
+warmup_steps = 20
+total_steps = 500
+
+[model.method]
+type = "distro"
+k = 32                            # coefficients sent of each 4,096 parameters
+"""
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(init)
+
+
+def init(
+    file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("run.toml"),
+) -> None:
+    """Write a commented run.toml."""
+    try:
+        with file.open("x") as out:
+            out.write(TEMPLATE)
+    except FileExistsError:
+        typer.echo(f"folkmoot: {file} exists; name another file, or remove it", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"wrote {file}: set run_id and [model.data], then `folkmoot up {file}`")

@@ -1,0 +1,119 @@
+"""`folkmoot join`: be a client of a run."""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(join)
+
+
+def join(
+    address: Annotated[str, typer.Argument(help="Where the run's server listens, host:port.")],
+    run_id: Annotated[str, typer.Option(help="The run to join.")],
+    folder: Annotated[
+        Path | None, typer.Option(help="Folder for this client's key, log and downloads.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="This client's key; made when it does not exist.")
+    ] = None,
+    bind: Annotated[
+        str, typer.Option(help="Where peers reach this client; 0.0.0.0:0 for other machines.")
+    ] = "127.0.0.1:0",
+    relay: Annotated[
+        list[str] | None,
+        typer.Option(help="Relay for peers behind NAT; 'default' is iroh's public set."),
+    ] = None,
+    threads: Annotated[int, typer.Option(help="CPU threads for training; 0 is all.")] = 0,
+    tls_ca: Annotated[
+        Path | None, typer.Option(help="CA (PEM) of the server's certificate, to use TLS.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Our certificate (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
+) -> None:
+    """Join a run and train with the others until it is finished.
+
+    Ctrl-C tells the run and leaves; a second one leaves at once. Needs folkmoot[train].
+    """
+    from folkmoot.authority.server.remote import Denied, Tls
+    from folkmoot.cli.failing import failing
+
+    home = folder or Path("out") / run_id / "client"
+    with failing(Denied, OSError, ValueError, ImportError):
+        tls = Tls(tls_ca, tls_cert, tls_key) if tls_ca else None
+        asyncio.run(_join(address, run_id, home, key, bind, tuple(relay or ()), threads, tls))
+
+
+async def _join(
+    address: str,
+    run_id: str,
+    folder: Path,
+    key: Path | None,
+    bind: str,
+    relays: tuple[str, ...],
+    threads: int,
+    tls: Any,
+) -> None:
+    import torch
+
+    from folkmoot.authority.server.remote import ServerAuthority
+    from folkmoot.authority.signing import Identity
+    from folkmoot.client import events
+    from folkmoot.client.learner import Learner
+    from folkmoot.client.member import Member
+    from folkmoot.client.served_data import SCHEME, ServedFile
+    from folkmoot.core.identity import gossip_topic, short
+    from folkmoot.exchange.bucket import open_object
+    from folkmoot.exchange.peer import Peer, PeerConfig
+    from folkmoot.observe.log import EventLog
+
+    if threads:
+        torch.set_num_threads(threads)
+    identity = Identity.load(key or folder / "client.key")
+    log = EventLog(folder / "events.jsonl")
+    authority = ServerAuthority(address, run_id, identity, tls)
+    typer.echo(f"client {short(identity.public)} joins run '{run_id}' at {address}")
+    state = await anext(authority.watch())
+    loop = asyncio.get_running_loop()
+
+    def open_url(url: str) -> Any:
+        if url.startswith(SCHEME):
+            return ServedFile(authority, url.removeprefix(SCHEME), loop)
+        return open_object(url)
+
+    learner = await asyncio.to_thread(Learner, state.run, open_url)
+    await asyncio.to_thread(learner.rehearse)
+    config = PeerConfig(bind=bind, relays=relays)
+    async with await Peer.open(identity.private, gossip_topic(run_id), config) as peer:
+        parameters = sum(p.numel() for p in learner.model.parameters())
+        log.write(events.Began(identity.public.hex(), run_id, parameters))
+        member = Member(state.run, identity.public, authority, peer, learner, folder, log.write)
+        ended = await _run(member)
+        log.write(events.Ended(ended))
+    await authority.close()
+    typer.echo(f"client {short(identity.public)}: {ended}")
+
+
+async def _run(member: Any) -> str:
+    """Work until the run is finished or we are told to go."""
+    going = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, going.set)
+    working = asyncio.create_task(member.run())
+    leaving = asyncio.create_task(going.wait())
+    await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+    if working.done():
+        leaving.cancel()
+        working.result()
+        return "the run is finished"
+    # A second Ctrl-C ends the process at once.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().remove_signal_handler(number)
+    await member.leave()
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    return "left"

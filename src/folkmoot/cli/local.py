@@ -1,0 +1,127 @@
+"""A whole run on this machine: a server and clients, each a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+# How long a process may take to say where it listens, and to end when it is asked to.
+START_TIME, STOP_TIME = 60.0, 20.0
+
+
+class LocalRun:
+    """Starts processes and stops every one of them, however the block ends."""
+
+    def __init__(self, file: Path, run_id: str, folder: Path, threads: int = 1) -> None:
+        self.file, self.run_id, self.folder, self.threads = file, run_id, folder, threads
+        self.server: subprocess.Popen[bytes] | None = None
+        self.clients: dict[str, subprocess.Popen[bytes]] = {}
+        self._next = 1
+        self._known: set[str] = set()  # clients whose end is known
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def address(self) -> str:
+        return (self.folder / "server" / "address").read_text().strip()
+
+    def serve(self, listen: str = "127.0.0.1:0") -> None:
+        """Start the server and wait until it listens."""
+        told = self.folder / "server" / "address"
+        told.unlink(missing_ok=True)
+        state = str(self.folder / "server")
+        self.server = self._start(
+            "server", "serve", str(self.file), f"--listen={listen}", f"--state={state}"
+        )
+        deadline = time.monotonic() + START_TIME
+        while not told.exists():
+            if self.server.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the server did not start:\n{self.output('server')}")
+            time.sleep(0.05)
+
+    def join(self) -> str:
+        """Start one more client; its name."""
+        name = f"client-{self._next}"
+        self._next += 1
+        self.rejoin(name)
+        return name
+
+    def rejoin(self, name: str) -> None:
+        """Start a client by name, with the key it had if it was there before."""
+        self._known.discard(name)
+        self.clients[name] = self._start(
+            name,
+            "join",
+            self.address,
+            f"--run-id={self.run_id}",
+            f"--folder={self.folder / name}",
+            f"--threads={self.threads}",
+        )
+
+    def kill(self, name: str) -> None:
+        """End a client as a power cut would."""
+        self._known.add(name)
+        self.clients[name].send_signal(signal.SIGKILL)
+        self.clients[name].wait()
+
+    def kill_server(self) -> None:
+        """End the server as a power cut would; `serve(address)` brings it back."""
+        assert self.server is not None
+        self.server.send_signal(signal.SIGKILL)
+        self.server.wait()
+
+    def running(self) -> int:
+        """How many clients are at work."""
+        return sum(process.poll() is None for process in self.clients.values())
+
+    def fallen(self) -> list[str]:
+        """Clients that ended with an error since the last call, not killed by us."""
+        ended = [n for n, p in self.clients.items() if p.poll() not in (None, 0)]
+        new = [name for name in ended if name not in self._known]
+        self._known.update(new)
+        return new
+
+    def output(self, name: str) -> str:
+        """The last lines that a process printed."""
+        lines = (self.folder / name / "output.txt").read_text(errors="replace").splitlines()
+        return "\n".join(lines[-15:])
+
+    def stop(self) -> None:
+        processes = [*self.clients.values(), *([self.server] if self.server else [])]
+        for process in processes:
+            if process.poll() is None:
+                process.terminate()
+        for process in processes:
+            try:
+                process.wait(STOP_TIME)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _start(self, name: str, *words: str) -> subprocess.Popen[bytes]:
+        home = self.folder / name
+        home.mkdir(parents=True, exist_ok=True)
+        threads = {"OMP_NUM_THREADS": str(self.threads), "NUMBA_NUM_THREADS": str(self.threads)}
+        with (home / "output.txt").open("ab") as output:
+            return subprocess.Popen(
+                [sys.executable, "-m", "folkmoot", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **threads},
+                # Ctrl-C in the terminal is ours to hand on.
+                start_new_session=True,
+            )

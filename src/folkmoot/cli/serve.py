@@ -1,0 +1,103 @@
+"""`folkmoot serve`: keep a run's state for clients to join."""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(serve)
+
+
+def serve(
+    file: Annotated[Path, typer.Argument(help="The run's configuration, run.toml.")],
+    listen: Annotated[
+        str, typer.Option(help="Where to listen, host:port; port 0 takes a free one.")
+    ] = "127.0.0.1:7400",
+    state: Annotated[
+        Path | None, typer.Option(help="Folder for the journal, the log and the owner's key.")
+    ] = None,
+    allow: Annotated[
+        Path | None,
+        typer.Option(help="File of public keys (hex, one a line) that may join; else anyone may."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder of token files for clients without data (urls 'run:NAME')."),
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM) to serve TLS.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(help="Demand client certificates signed by this CA (PEM).")
+    ] = None,
+) -> None:
+    """Keep a run: clients join it with `folkmoot join`.
+
+    The state is journaled before anything is answered. Killed and started again on the same
+    folder, it resumes the same round with the same clients.
+    """
+    from folkmoot.authority.journal import JournalError
+    from folkmoot.authority.server.serve import ServerTls
+    from folkmoot.cli.failing import failing
+    from folkmoot.core.config import ConfigError
+    from folkmoot.core.coordinator import decode_run
+
+    with failing(ConfigError, JournalError, OSError, ValueError):
+        run = decode_run(file.read_text(), file.name)
+        if (tls_cert is None) != (tls_key is None):
+            raise ValueError("TLS needs both --tls-cert and --tls-key")
+        tls = ServerTls(tls_cert, tls_key, tls_client_ca) if tls_cert and tls_key else None
+        folder = state or Path("out") / run.run_id / "server"
+        asyncio.run(_serve(run, folder, listen, _keys(allow), tls, data))
+
+
+def _keys(file: Path | None) -> frozenset[bytes]:
+    if file is None:
+        return frozenset()
+    lines = [line.split("#")[0].strip() for line in file.read_text().splitlines()]
+    try:
+        return frozenset(bytes.fromhex(line) for line in lines if line)
+    except ValueError as error:
+        raise ValueError(f"{file}: not a list of public keys in hex: {error}") from None
+
+
+async def _serve(
+    run: Any,
+    folder: Path,
+    address: str,
+    allowed: frozenset[bytes],
+    tls: Any,
+    data: Path | None,
+) -> None:
+    from folkmoot.authority.server.serve import listen
+    from folkmoot.authority.server.service import Access
+    from folkmoot.authority.signing import Identity
+    from folkmoot.observe.log import EventLog
+
+    owner = Identity.load(folder / "owner.key")
+    log = EventLog(folder / "events.jsonl")
+    access = Access(allowed, frozenset({owner.public}))
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    journal = folder / "run.journal"
+    async with listen(
+        run, journal, address, access, tls, lambda effect, now: log.write(effect), data
+    ) as server:
+        host = address.rpartition(":")[0]
+        (folder / "address").write_text(f"{host}:{server.port}\n")
+        how = "resumed" if server.keeper.resumed else "new"
+        typer.echo(f"run '{run.run_id}' ({how}) at {host}:{server.port}")
+        typer.echo(f"  join:  folkmoot join {host}:{server.port} --run-id {run.run_id}")
+        typer.echo(f"  owner: folkmoot pause {host}:{server.port} --key {folder / 'owner.key'}")
+        waiting = asyncio.ensure_future(stopping.wait())
+        ends: list[asyncio.Future[Any]] = [server.failed, waiting]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if server.failed.done():
+            server.failed.result()
+    log.close()
+    typer.echo("stopped; start again with the same --state to go on")

@@ -1,0 +1,19 @@
+"""Secure aggregation: the coordinator learns the sum of the updates and nothing about any one.
+
+After Bonawitz et al. 2017, with double masking. In one attempt at a round, every participant
+
+1. publishes two fresh X25519 keys, signed with its identity (`keys`);
+2. draws a secret seed, and deals shares of the seed and of its mask key to the cohort, any
+   `threshold` of which rebuild them; each share is encrypted for its holder (`shares`);
+3. uploads its update in fixed point, plus a mask from its own seed, plus or minus a mask for each
+   other member of the cohort from the key the two of them agree on: those cancel in the sum;
+4. hears who delivered, and gives up, for each who did, its share of that one's seed, and for each
+   who did not, its share of that one's mask key; never both for the same one (`reveal`).
+
+With `threshold` answers the coordinator removes the masks that did not cancel. `member.py` is the
+participant's side, `session.py` the coordinator's; neither touches a socket, a clock or a source
+of randomness.
+
+A coordinator that lies about who delivered needs `threshold` shares of either kind from disjoint
+answers: with the default of two thirds it fails unless a third of the cohort helps it.
+"""

@@ -1,0 +1,156 @@
+"""A participant's side of one attempt at a secure round.
+
+A member checks everything it is told before it gives anything away: that its own keys are in the
+cohort unchanged, that everybody's keys are signed by the identity that their id stands for, that
+at least `threshold` delivered, and that it reveals once. What it is told to reveal cannot unmask
+one member alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from folkmoot.federated.keystream import derive_key
+from folkmoot.federated.secure import shamir
+from folkmoot.federated.secure.masks import Mask, agree, pair_mask, public_key, self_mask
+from folkmoot.federated.secure.messages import Cohort, Keys, Reveal, Shares, Survivors
+
+#: Whether an id stands for an Ed25519 key, as far as the participant knows.
+KnownIdentity = Callable[[str, bytes], bool]
+#: Every sealing key seals one message.
+NONCE = bytes(12)
+
+
+class Distrust(ValueError):
+    """The coordinator, or somebody in the cohort, did not keep to the protocol; we stop here."""
+
+
+class Member:
+    """One participant in one attempt. Methods are called once each, in this order."""
+
+    def __init__(
+        self,
+        own: str,
+        identity: Ed25519PrivateKey,
+        context: str,
+        randomness: shamir.Randomness,
+        known: KnownIdentity,
+    ) -> None:
+        self.own, self._context, self._known = own, context, known
+        self._identity, self._randomness = identity, randomness
+        self._sealing, self._masking, self._seed = (randomness(32) for _ in range(3))
+        self._cohort: Mapping[str, Keys] = {}
+        self._threshold = 0
+        self._dealers: dict[str, tuple[bytes, bytes]] = {}
+        self._revealed = False
+
+    def keys(self) -> Keys:
+        """Step 1: our keys for this attempt."""
+        public = (public_key(self._sealing), public_key(self._masking), commitment(self._seed))
+        signature = self._identity.sign(signed_text(self._context, self.own, *public))
+        return Keys(*public, self._identity.public_key().public_bytes_raw(), signature)
+
+    def shares(self, cohort: Cohort) -> Shares:
+        """Step 2: check the cohort and deal our seed and mask key to everybody in it."""
+        self._check(cohort)
+        self._cohort, self._threshold = cohort.keys, cohort.threshold
+        holders = sorted(cohort.keys)
+        dealt = zip(
+            shamir.deal(self._seed, cohort.threshold, len(holders), self._randomness),
+            shamir.deal(self._masking, cohort.threshold, len(holders), self._randomness),
+            strict=True,
+        )
+        sealed = {
+            holder: self._seal(holder, seed + masking)
+            for holder, (seed, masking) in zip(holders, dealt, strict=True)
+        }
+        return Shares(sealed)
+
+    def masks(self, received: Shares) -> list[Mask]:
+        """Step 3: open the shares dealt to us; the masks for our update.
+
+        Only those who dealt are masked against: the secrets of others could not be rebuilt.
+        """
+        if self.own not in received.sealed or not received.sealed.keys() <= self._cohort.keys():
+            raise Distrust("the shares are not from this cohort")
+        if len(received.sealed) < self._threshold:
+            raise Distrust(f"{len(received.sealed)} dealt shares, fewer than {self._threshold}")
+        self._dealers = {dealer: self._open(dealer, box) for dealer, box in received.sealed.items()}
+        pairs = [
+            pair_mask(self.own, self._masking, other, self._cohort[other].masking, self._context)
+            for other in sorted(self._dealers)
+            if other != self.own
+        ]
+        return [self_mask(self._seed, self.own, self._context), *pairs]
+
+    def reveal(self, survivors: Survivors) -> Reveal:
+        """Step 4: what the coordinator needs to unmask the sum of `survivors`, and no more."""
+        if self._revealed:
+            raise Distrust("asked to reveal twice in one attempt")
+        delivered = set(survivors.delivered)
+        if not delivered <= self._dealers.keys() or self.own not in delivered:
+            raise Distrust("the survivors are not of this cohort, or we are missing from them")
+        if len(delivered) < self._threshold:
+            raise Distrust(f"{len(delivered)} delivered, fewer than {self._threshold}")
+        self._revealed = True
+        seeds = {dealer: self._dealers[dealer][0] for dealer in sorted(delivered)}
+        dropped = sorted(self._dealers.keys() - delivered)
+        return Reveal(seeds, {dealer: self._dealers[dealer][1] for dealer in dropped})
+
+    def _check(self, cohort: Cohort) -> None:
+        if cohort.keys.get(self.own) != self.keys():
+            raise Distrust("the cohort does not hold the keys we sent")
+        count = len(cohort.keys)
+        # Below a majority, two groups could be told different stories of who dropped out.
+        if not count // 2 < cohort.threshold <= count or count < 2:
+            raise Distrust(f"a threshold of {cohort.threshold} of {count} is not a majority")
+        for other, keys in cohort.keys.items():
+            if not self._known(other, keys.identity):
+                raise Distrust(f"{other} is not known to us by the identity it uses")
+            verify(self._context, other, keys)
+
+    def _seal(self, holder: str, shares: bytes) -> bytes:
+        key = self._channel(self.own, holder, holder)
+        return ChaCha20Poly1305(key).encrypt(NONCE, shares, None)
+
+    def _open(self, dealer: str, box: bytes) -> tuple[bytes, bytes]:
+        key = self._channel(dealer, self.own, dealer)
+        try:
+            shares = ChaCha20Poly1305(key).decrypt(NONCE, box, None)
+        except InvalidTag:
+            raise Distrust(f"the shares from {dealer} were altered or meant for another") from None
+        return shares[: shamir.SHARE_BYTES], shares[shamir.SHARE_BYTES :]
+
+    def _channel(self, sender: str, receiver: str, other: str) -> bytes:
+        """A key for the one message from `sender` to `receiver` in this attempt."""
+        public = self._cohort[other].sealing
+        return agree(self._sealing, public, "shares", self._context, sender, receiver)
+
+
+def commitment(seed: bytes) -> bytes:
+    """Says nothing about a seed, and fits no other."""
+    return derive_key(seed, "commitment")
+
+
+def signed_text(context: str, own: str, *public: bytes) -> bytes:
+    """What a member signs: its keys and commitment, for this attempt, under its own id."""
+    head = f"folkmoot secure keys\n{context}\n{own}\n".encode()
+    return head + b"".join(public)
+
+
+def verify(context: str, own: str, keys: Keys) -> None:
+    """Raise `Distrust` unless `keys` are signed by the identity they name."""
+    text = signed_text(context, own, keys.sealing, keys.masking, keys.commitment)
+    try:
+        Ed25519PublicKey.from_public_bytes(keys.identity).verify(keys.signature, text)
+    except InvalidSignature:
+        raise Distrust(f"the keys of {own} are not signed by its identity") from None
+
+
+def attempt_context(run_id: str, round_: int, attempt: int) -> str:
+    """Binds keys, shares and masks to one attempt at one round of one federation."""
+    return f"{run_id}/{round_}/{attempt}"

@@ -1,0 +1,134 @@
+"""Secure aggregation in a participant: from trained weights to an update that nobody can read.
+
+Attempts follow each other until one ends or the round is over. A participant reveals for one set of
+survivors in a round: sums over two sets would differ by somebody's update.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import grpc
+
+from folkmoot.federated import wire
+from folkmoot.federated.aggregate.in_memory import MemoryModel
+from folkmoot.federated.arrays import Array
+from folkmoot.federated.connection import Connection, Refused
+from folkmoot.federated.secure.fixed_point import Precision
+from folkmoot.federated.secure.masks import Mask
+from folkmoot.federated.secure.member import Distrust, Member, attempt_context
+from folkmoot.federated.secure.messages import Cohort, Shares, Survivors, decode, encode
+from folkmoot.federated.secure.session import Step
+from folkmoot.federated.secure.unmasked import masked_layout, write_masked
+
+#: Uploads named arrays and announces them to the coordinator.
+Upload = Callable[[Mapping[str, Array]], Awaitable[None]]
+Arrays = Mapping[str, Array]
+MOST_ATTEMPTS = 1000
+
+
+class SecurePart:
+    """One participant's masked deliveries, over all rounds."""
+
+    def __init__(self, line: Connection, peers: Mapping[str, str]) -> None:
+        self._line, self._peers = line, peers
+        self._round, self._revealed = -1, frozenset[str]()
+
+    async def deliver(
+        self, start: Any, weights: Arrays, reference: Arrays, samples: int, upload: Upload
+    ) -> None:
+        """Until the round's sum is unmasked, or the round is over."""
+        if start.round != self._round:
+            self._round, self._revealed = start.round, frozenset()
+        attempt = 0
+        for _ in range(MOST_ATTEMPTS):
+            if not attempt:
+                attempt = (await self._step(start.round, 0, Step.KEYS, b"")).attempt
+            ended = await self._attempt(start, attempt, weights, reference, samples, upload)
+            if ended.step == Step.DONE:
+                return
+            attempt = ended.attempt
+        raise Distrust(f"round {start.round} took more than {MOST_ATTEMPTS} attempts")
+
+    async def _attempt(
+        self,
+        start: Any,
+        attempt: int,
+        weights: Arrays,
+        reference: Arrays,
+        samples: int,
+        upload: Upload,
+    ) -> Any:
+        """One attempt: the answer that ended it."""
+        own, key = self._line.participant_id, self._line.signer.identity
+        context = attempt_context(self._line.run_id, start.round, attempt)
+        member = Member(own, key.private_key, context, secrets.token_bytes, self._known)
+
+        async def give(step: Step, payload: bytes) -> Any:
+            return await self._step(start.round, attempt, step, payload)
+
+        answer = await give(Step.KEYS, encode(member.keys()))
+        if answer.step != Step.SHARES:
+            return answer
+        dealt = await asyncio.to_thread(member.shares, decode(answer.payload, Cohort))
+        answer = await give(Step.SHARES, encode(dealt))
+        if answer.step != Step.UPDATES:
+            return answer
+        masks = member.masks(decode(answer.payload, Shares))
+        masked = await asyncio.to_thread(_masked, start, weights, reference, samples, masks)
+        await upload(masked)
+        answer = await give(Step.UPDATES, b"")
+        if answer.step != Step.REVEAL:
+            return answer
+        survivors = decode(answer.payload, Survivors)
+        self._only_once(frozenset(survivors.delivered))
+        return await give(Step.REVEAL, encode(member.reveal(survivors)))
+
+    async def _step(self, round_: int, attempt: int, step: Step, payload: bytes) -> Any:
+        """Insist on an answer that is not "wait"."""
+        patience = self._line.heartbeat / 2
+        while True:
+            request = wire.SecureStepRequest(
+                round=round_,
+                attempt=attempt,
+                step=step,
+                payload=payload,
+                wait_ms=round(patience * 1000),
+            )
+            answer = await self._line.insist("SecureStep", request, patience + 30.0)
+            if answer.attempt != attempt or answer.step != step:
+                return answer
+
+    def _known(self, id: str, public: bytes) -> bool:
+        """By our own list of peers; without one, an id that is a key must be that key."""
+        if self._peers:
+            return self._peers.get(id) == public.hex()
+        return len(id) != 64 or id == public.hex()
+
+    def _only_once(self, survivors: frozenset[str]) -> None:
+        if self._revealed and self._revealed != survivors:
+            # Not the end of our part: the same set may come back, and there are other rounds.
+            raise Refused(
+                grpc.StatusCode.ABORTED,
+                f"we revealed for another set of survivors in round {self._round}: the two sums "
+                "would tell somebody's update",
+            )
+        self._revealed = survivors
+
+
+def _masked(
+    start: Any, weights: Arrays, reference: Arrays, samples: int, masks: list[Mask]
+) -> Arrays:
+    rules = start.fixed_point
+    if samples > rules.max_samples:
+        raise ValueError(
+            f"{samples} samples are more than the {rules.max_samples} that secure aggregation "
+            "counts; raise max_samples in [secure]"
+        )
+    model, base = MemoryModel(weights), MemoryModel(reference)
+    out = MemoryModel.empty(masked_layout(model.layout))
+    write_masked(model, base, samples, masks, Precision(rules.limit, rules.fraction_bits), out)
+    return out.arrays

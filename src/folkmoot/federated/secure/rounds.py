@@ -1,0 +1,311 @@
+"""Secure aggregation inside the coordinator: which attempt is on, who is in it, when it fails.
+
+Participants train first and exchange keys afterwards, so whoever drops out during training is
+replaced as in any round. The cohort closes when as many have sent keys as the round needs, or when
+nobody else is awaited; who comes later is excused until the next round. An attempt that fails gives
+up the round's updates: its members are asked again, and have only to mask and upload again. The
+masks of a sum are kept until its model is written: whoever revealed for it will not for another.
+
+Runs on the coordinator's event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from folkmoot.core.federation import ROUND, State
+from folkmoot.core.federation import messages as m
+from folkmoot.core.federation.state import Delivery
+from folkmoot.federated.secure.masks import Mask
+from folkmoot.federated.secure.member import Distrust, attempt_context
+from folkmoot.federated.secure.messages import (
+    BadMessage,
+    Keys,
+    Reveal,
+    Shares,
+    decode,
+    encode,
+)
+from folkmoot.federated.secure.rules import SecureRules
+from folkmoot.federated.secure.session import Session, Step, TooFew
+
+
+class AttemptFailed(msgspec.Struct, frozen=True, tag=True):
+    """For the event log: masked updates could not be summed and are asked for again."""
+
+    round: int
+    attempt: int
+    reason: str
+
+
+class Unmasked(msgspec.Struct, frozen=True, tag=True):
+    """For the event log: the masks of a round's sum are known."""
+
+    round: int
+    attempt: int
+    delivered: int
+    dropped: int
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """On disk while a sum is unmasked: nobody may be asked to reveal for another one.
+
+    The digests say which uploads these masks are of; those of another attempt do not fit.
+    """
+
+    round: int
+    digests: list[str]
+    masks: list[tuple[bytes, int]]
+
+
+class Answer(NamedTuple):
+    """The step to take next, in which attempt, and what is needed for it."""
+
+    step: int
+    attempt: int
+    payload: bytes = b""
+
+
+class SecureRounds:
+    def __init__(
+        self,
+        run_id: str,
+        rules: SecureRules,
+        state: Callable[[], State],
+        submit: Callable[[m.Event], Any],
+        log: Callable[[msgspec.Struct], None],
+        folder: Path,
+    ) -> None:
+        self.rules, self._run_id, self._kept = rules, run_id, folder / "unmasking"
+        self._state, self._submit, self._log = state, submit, log
+        self._session: Session | None = None
+        self._round, self.attempt = -1, 0
+        self._changed = asyncio.Event()
+
+    def applies(self) -> bool:
+        """Initial weights know nothing of anybody's data and travel as they are."""
+        return self.rules.enabled and not self._state().initial_round
+
+    # What participants ask.
+
+    async def step(self, id: str, request: Any, patience: float) -> Answer:
+        """One call of `SecureStep`. Raises `BadMessage` or `Distrust` for what is refused."""
+        state = self._state()
+        if request.round < state.round:
+            return Answer(Step.DONE, request.attempt)
+        session = self._current()
+        if session is None:
+            await self._until(lambda: self._session is not None, patience)
+            return Answer(Step.KEYS, self.attempt)
+        if request.attempt != self.attempt:
+            return Answer(Step.KEYS, self.attempt)
+        self._take(session, id, request)
+        self._settle()
+        asked = Step(min(request.step, Step.REVEAL))
+        await self._until(lambda: self._session is not session or session.step > asked, patience)
+        if self._session is not session:
+            over = self._state().round > request.round
+            return Answer(Step.DONE if over else Step.KEYS, self.attempt)
+        return self._answer(session, id, asked)
+
+    def _take(self, session: Session, id: str, request: Any) -> None:
+        try:
+            if request.step == Step.KEYS:
+                self._take_keys(session, id, request)
+            elif request.step == Step.SHARES:
+                session.shares(id, decode(request.payload, Shares))
+            elif request.step == Step.REVEAL:
+                session.reveal(id, decode(request.payload, Reveal))
+        except TooFew as error:
+            self._fail(str(error))
+
+    def _take_keys(self, session: Session, id: str, request: Any) -> None:
+        keys = decode(request.payload, Keys)
+        if keys.identity != request.proof.public_key:
+            raise Distrust("the keys name another identity than the one that signed the request")
+        session.keys(id, keys)
+
+    def _answer(self, session: Session, id: str, asked: Step) -> Answer:
+        if session.step <= asked:
+            return Answer(asked, self.attempt)
+        if asked == Step.REVEAL:
+            return Answer(Step.DONE, self.attempt)
+        payload = (
+            lambda: encode(session.cohort()),
+            lambda: encode(session.shares_for(id)),
+            lambda: encode(session.survivors()),
+        )[asked]()
+        return Answer(asked + 1, self.attempt, payload)
+
+    def admits(self, id: str) -> str:
+        """Why `id` may not deliver now, or nothing."""
+        session = self._session
+        if session is None or session.step != Step.UPDATES or id not in session.members:
+            return f"{id} has no masks in this attempt: exchange keys and shares first"
+        return ""
+
+    # What happens in the coordinator.
+
+    def observe(self, effects: Iterable[m.Effect]) -> None:
+        """The machine moved: people left, the round began again, or it is over."""
+        state, session = self._state(), self._session
+        if session is None:
+            return
+        moved = any(isinstance(effect, m.Moved) for effect in effects)
+        if state.round != self._round:
+            self._session = None
+            self._notify()
+        elif moved:
+            self._fail("too few participants were left for a quorum")
+        else:
+            try:
+                session.without(session.waiting_for - set(state.members))
+            except TooFew as error:
+                self._fail(str(error))
+            self._settle()
+
+    async def unmask(self, deliveries: Sequence[Delivery]) -> list[Mask] | None:
+        """What the sum of these updates needs to be unmasked; None when the attempt failed."""
+        if kept := await asyncio.to_thread(recall, self._kept, deliveries):
+            return kept
+        ids, session = [delivery.id for delivery in deliveries], self._session
+        if session is None or session.step != Step.UPDATES:
+            self._fail("the coordinator started again")
+            return None
+        try:
+            session.delivered(ids)
+            self._patience(session)
+            self._notify()
+            await self._until(
+                lambda: self._session is not session or session.step == Step.DONE, None
+            )
+            if self._session is not session:
+                return None
+            masks = session.residue()
+        except TooFew as error:
+            self._fail(str(error))
+            return None
+        await asyncio.to_thread(remember, self._kept, deliveries, masks)
+        dropped = len(session.members) - len(ids)
+        self._log(Unmasked(self._round, self.attempt, len(ids), dropped))
+        return masks
+
+    # Inside.
+
+    def _current(self) -> Session | None:
+        state = self._state()
+        if self._session is None and state.phase == ROUND and not state.closing:
+            self._round = state.round
+            # Never used before: a participant of an earlier attempt must not mistake this for it.
+            self.attempt = secrets.randbits(63) | 1
+            context = attempt_context(self._run_id, state.round, self.attempt)
+            self._session = Session(context, self.rules.threshold)
+            self._give_up(state)
+            self._notify()
+        return self._session
+
+    def _settle(self) -> None:
+        """Close the cohort when it is complete, and excuse who is not in it."""
+        state, session = self._state(), self._session
+        if session is None or state.phase != ROUND:
+            return
+        if session.step == Step.KEYS and self._complete(state, session):
+            try:
+                session.close_keys()
+                self._patience(session)
+            except TooFew as error:
+                self._fail(str(error))
+                return
+        self._notify()
+        if session.step > Step.KEYS and not state.closing:
+            late = tuple(id for id in state.outstanding() if id not in session.members)
+            if late:
+                loop = asyncio.get_running_loop()
+                loop.call_soon(self._submit, m.Excused(late, state.round))
+
+    def _complete(self, state: State, session: Session) -> bool:
+        sent = session.members
+        if len(sent) >= state.goal:
+            return True
+        awaited = [id for id in state.outstanding() if id not in sent]
+        enough = state.rules.enough(state.goal, len(state.quarantined))
+        return len(sent) >= max(enough, 2) and (state.overdue or not awaited)
+
+    def _patience(self, session: Session) -> None:
+        """Wait for the slowest of this step only so long."""
+        step, loop = session.step, asyncio.get_running_loop()
+
+        def late() -> None:
+            if self._session is session and session.step == step:
+                try:
+                    session.without(session.waiting_for)
+                except TooFew as error:
+                    self._fail(str(error))
+                self._settle()
+
+        loop.call_later(self.rules.step_timeout, late)
+
+    def _fail(self, reason: str) -> None:
+        self._log(AttemptFailed(self._state().round, self.attempt, reason))
+        self._session = None
+        self._notify()
+        self._give_up(self._state())
+
+    def _give_up(self, state: State) -> None:
+        """Updates with masks that nobody can remove any more are asked for again."""
+        keys = tuple(state.deliveries)
+        if keys or state.excused:
+            asyncio.get_running_loop().call_soon(self._submit, m.Lost(keys))
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _until(self, done: Callable[[], bool], patience: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        until = None if patience is None else loop.time() + patience
+        while not done():
+            left = None if until is None else until - loop.time()
+            if left is not None and left <= 0:
+                return
+            try:
+                await asyncio.wait_for(self._changed.wait(), left)
+            except TimeoutError:
+                return
+
+
+def remember(path: Path, deliveries: Sequence[Delivery], masks: Sequence[Mask]) -> None:
+    """Keep the masks of a sum until the next one's."""
+    digests = [delivery.digest for delivery in deliveries]
+    kept = Kept(deliveries[0].round, digests, [(mask.key, mask.sign) for mask in masks])
+    partial = path.with_suffix(".part")
+    with partial.open("wb") as file:
+        file.write(msgspec.msgpack.encode(kept))
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def recall(path: Path, deliveries: Sequence[Delivery]) -> list[Mask] | None:
+    """The masks of exactly these updates, if they were known before a restart."""
+    try:
+        kept = msgspec.msgpack.decode(path.read_bytes(), type=Kept)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+    same = [delivery.digest for delivery in deliveries] == kept.digests
+    if not same or deliveries[0].round != kept.round:
+        return None
+    return [Mask(key, sign) for key, sign in kept.masks]
+
+
+def refusal(error: Exception) -> str:
+    """What a participant is told about a message that was not taken."""
+    kind = "cannot be read" if isinstance(error, BadMessage) else "is not to be trusted"
+    return f"the message {kind}: {error}"

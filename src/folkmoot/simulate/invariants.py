@@ -1,0 +1,298 @@
+"""What must hold after every event of a run, each a small function that names what is wrong.
+
+An invariant is given the audit and the step that was just made, and answers None or a sentence. All
+hold whatever crashes, is lost or lies, with one bound: in a round fewer liars are elected than make
+a quorum (`agreed_models_are_honest` needs it; so do the models handed on and stored).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.state import Coordinator, Left, RunState, Source, decode, encode
+from folkmoot.core.identity import short
+from folkmoot.simulate import reference
+
+if TYPE_CHECKING:
+    from folkmoot.simulate.audit import Audit, ModelLearnt, Step
+
+S = RunState
+# The flow chart of a run, written down once more so that a changed table is noticed.
+EDGES = {
+    (S.WaitingForMembers, S.Paused),
+    (S.WaitingForMembers, S.Warmup),
+    (S.Warmup, S.Paused),
+    (S.Warmup, S.WaitingForMembers),
+    (S.Warmup, S.RoundTrain),
+    (S.RoundTrain, S.RoundWitness),
+    (S.RoundWitness, S.Finished),
+    (S.RoundWitness, S.Cooldown),
+    (S.RoundWitness, S.RoundTrain),
+    (S.Cooldown, S.Finished),
+    (S.Cooldown, S.Paused),
+    (S.Cooldown, S.WaitingForMembers),
+    (S.Paused, S.Finished),
+    (S.Paused, S.WaitingForMembers),
+    (S.Finished, S.Paused),
+}
+
+
+def a_refused_message_changes_nothing(audit: Audit, step: Step) -> str | None:
+    """The state after a refusal is the very object that was before it."""
+    refused = step.effects and isinstance(step.effects[0], m.Refused)
+    if refused and (step.after is not step.before or len(step.effects) != 1):
+        return f"{type(step.message).__name__} was refused and changed the state"
+    return None
+
+
+def phases_follow_the_chart(audit: Audit, step: Step) -> str | None:
+    """A phase changes along an edge of the flow chart, once, and says so."""
+    said = [(e.before, e.after) for e in step.effects if isinstance(e, m.StateChanged)]
+    moved = [(step.before.run_state, step.after.run_state)] if step.moved else []
+    if said != moved or any(edge not in EDGES for edge in moved):
+        return f"went {moved}, said {said}"
+    return None
+
+
+def phases_are_earned(audit: Audit, step: Step) -> str | None:
+    """No phase ends before its time unless what it waits for has happened."""
+    if not step.moved or step.before.pause_wanted != step.after.pause_wanted:
+        return None
+    before, config = step.before, step.before.run.config
+    waited = step.now - before.state_start
+    if before.run_state is S.RoundTrain:
+        heard = len(step.after.round.witnesses)
+        quorum = reference.quorum(reference.elected(before, before.round))
+        if heard < quorum and waited < config.max_round_train_time * 1000:
+            return f"training ended with {heard} of {quorum} witnesses after {waited} ms"
+    if before.run_state is S.RoundWitness:
+        missing = reference.elected(before, before.round) - len(before.round.witnesses)
+        late = isinstance(step.message, m.OpportunisticWitness)
+        if missing > late and waited < config.round_witness_time * 1000:
+            return f"the round closed {missing} witnesses early after {waited} ms"
+    if (before.run_state, step.after.run_state) == (S.WaitingForMembers, S.Warmup):
+        count = len(step.after.epoch.clients)
+        if count < config.clients_to_begin:
+            return f"an epoch began with {count} clients"
+    return None
+
+
+def time_goes_forward(audit: Audit, step: Step) -> str | None:
+    """Epoch and height never go back; steps only when the run says that it rewound."""
+    before, after = step.before, step.after
+    if _when(after) < _when(before):
+        return f"from {_when(before)} to {_when(after)}"
+    if after.progress.step < before.progress.step and not _has(step, m.Rewound):
+        return f"from step {before.progress.step} to {after.progress.step}"
+    if after.progress.step > before.progress.step + 1:
+        return f"from step {before.progress.step} to {after.progress.step} at once"
+    return None
+
+
+def _when(state: Coordinator) -> tuple[int, int]:
+    rounds = state.epoch.rounds
+    return state.epoch_number, rounds[-1].height if rounds else -1
+
+
+def every_sample_is_accounted_for(audit: Audit, step: Step) -> str | None:
+    """Each sample below data_index is exactly one of learnt, owed and in flight."""
+    if step.after.progress is step.before.progress and not step.moved:
+        return None
+    progress, books = step.after.progress, audit.books
+    parts = [books.learnt, reference.mask(progress.owed), *books.in_flight.values()]
+    union = 0
+    for part in parts:
+        if union & part:
+            return f"samples {_samples(union & part)} are counted twice"
+        union |= part
+    everything = (1 << progress.data_index) - 1
+    if union != everything:
+        return (
+            f"samples {_samples(everything & ~union)} are lost, {_samples(union & ~everything)} "
+            f"were never given out (learnt, owed, in flight: {list(map(_samples, parts))})"
+        )
+    return None
+
+
+def tokens_are_exact(audit: Audit, step: Step) -> str | None:
+    """tokens is the number of learnt samples times the length of a sequence."""
+    if step.after.progress is step.before.progress:
+        return None
+    expected = audit.books.learnt.bit_count() * step.after.run.model.max_seq_len
+    if step.after.progress.tokens != expected:
+        return f"{step.after.progress.tokens} tokens are counted, {expected} were learnt"
+    return None
+
+
+def rounds_are_judged_by_their_witnesses(audit: Audit, step: Step) -> str | None:
+    """What is learnt and who did not work follows from what a quorum of witnesses saw."""
+    said = [e for e in step.effects if isinstance(e, m.RoundJudged)]
+    verdict = audit.verdict if step.effects else None
+    if verdict is None:
+        return f"judged {said} for no reason" if said else None
+    expected = m.RoundJudged(verdict.height, verdict.attested.bit_count(), verdict.owed.bit_count())
+    if said != [expected]:
+        return f"said {said} instead of {expected}"
+    judged = step.after.epoch.judged
+    if judged is not None and set(judged.unhealthy) != verdict.unhealthy:
+        return f"{judged} instead of {sorted(verdict.unhealthy)}"
+    return None
+
+
+def witnesses_speak_for_themselves(audit: Audit, step: Step) -> str | None:
+    """A proof counts once, from the elected client whose place in the roster it names."""
+    if not step.effects or not isinstance(step.effects[0], m.WitnessAccepted):
+        return None
+    sender, before = step.effects[0].id, step.before
+    proof = step.message.proof  # type: ignore[union-attr]
+    at = [client.id for client in before.epoch.clients].index(sender)
+    roster = [p for p in range(len(before.epoch.clients)) if p not in before.round.absent]
+    if at not in roster or proof.index != roster.index(at):
+        return f"{short(sender)} spoke as index {proof.index}"
+    if at not in audit.committees.witnesses(before, before.round):
+        return f"{short(sender)} is not a witness"
+    if any(w.proof.index == proof.index for w in before.round.witnesses):
+        return f"{short(sender)} was counted twice"
+    return None
+
+
+def agreed_models_are_honest(audit: Audit, step: Step) -> str | None:
+    """The hash that a quorum agreed on is the hash of the model that honest clients hold."""
+    if not step.moved or step.before.run_state is not S.RoundWitness:
+        return None
+    height = step.before.round.height
+    agreed = step.after.epoch.agreed_height == height or step.after.run_state is S.Finished
+    if agreed and not _has(step, m.Rewound):
+        honest = audit.canonical[step.before.epoch_number, height]
+        if step.after.model_hash != honest.hash:
+            return f"{short(step.after.model_hash)} agreed, honest is {short(honest.hash)}"
+    return None
+
+
+def a_run_hands_on_what_it_counted(audit: Audit, step: Step) -> str | None:
+    """When clients hand on the model, it has learnt exactly the samples that progress counts."""
+    entered = step.after.run_state in (S.Cooldown, S.Warmup, S.Finished)
+    if not (step.moved and entered) or step.after.checkpoint.source is not Source.P2P:
+        return None
+    model = audit.models.get(step.after.model_hash)
+    if model is None:
+        return f"the model {short(step.after.model_hash)} was never anyone's"
+    if model.samples != audit.books.applied:
+        return f"it learnt {_samples(model.samples)}, not {_samples(audit.books.applied)}"
+    return None
+
+
+def a_checkpoint_is_its_progress(audit: Audit, step: Step) -> str | None:
+    """A stored model is there, is the agreed one, and has learnt what its progress counts."""
+    if not _has(step, m.CheckpointStored):
+        return None
+    checkpoint = step.after.checkpoint
+    model = audit.stored.get(checkpoint.location)
+    if model is None or model.hash != checkpoint.model_hash:
+        return f"at {checkpoint.location} is {model and short(model.hash)}"
+    if model.samples != audit.books.applied or checkpoint.progress != step.after.progress:
+        return f"{checkpoint.location} learnt {_samples(model.samples)}"
+    return None
+
+
+def only_idle_clients_are_unhealthy(audit: Audit, step: Step) -> str | None:
+    """Marked and removed for idleness is only whose work a quorum missed in the last verdict."""
+    marks = step.after.epoch.leaving[len(step.before.epoch.leaving) :]
+    for place, why in marks:
+        if why is Left.Unhealthy and place not in audit.unhealthy:
+            return f"place {place} is marked, and no quorum missed its work"
+    for effect in step.effects:
+        if isinstance(effect, m.ClientRemoved) and effect.why is Left.Unhealthy:
+            at = step.before.find(effect.id)
+            # The accusation may itself come when the round is over, and close it.
+            now = effect.id in getattr(step.message, "unhealthy", ()) and at in audit.blamed
+            if not now and (at, Left.Unhealthy) not in step.before.epoch.leaving:
+                return f"{short(effect.id)} was removed without a mark"
+    return None
+
+
+def nobody_vanishes(audit: Audit, step: Step) -> str | None:
+    """Who was in the epoch or waited for one still is, or was removed with a reason."""
+    before, after = step.before, step.after
+    if before.epoch.clients is after.epoch.clients and before.pending is after.pending:
+        return None
+    removed = {e.id for e in step.effects if isinstance(e, m.ClientRemoved)}
+    gone = _present(before) - _present(after) - removed
+    if gone:
+        return f"{', '.join(map(short, sorted(gone)))} left without a reason"
+    if removed & {c.id for c in after.epoch.clients if not c.left}:
+        return "a removed client is still a member"
+    return None
+
+
+def _present(state: Coordinator) -> set[bytes]:
+    members = {client.id for client in state.epoch.clients if not client.left}
+    return members | {pending.id for pending in state.pending}
+
+
+def places_are_kept(audit: Audit, step: Step) -> str | None:
+    """Within an epoch everyone keeps its place, so that proofs stay valid whoever leaves."""
+    before, after = step.before.epoch.clients, step.after.epoch.clients
+    if before is after or step.before.epoch_number != step.after.epoch_number or not before:
+        return None
+    if [c.id for c in before] != [c.id for c in after]:
+        return f"{len(before)} places became {len(after)}"
+    return None
+
+
+def bytes_come_back(audit: Audit, step: Step) -> str | None:
+    """A state decodes from its bytes to an equal state with equal bytes. Tried at each phase."""
+    if not step.moved:
+        return None
+    data = encode(step.after)
+    if encode(decode(data)) != data:
+        return "a state changes when it is stored"
+    return None
+
+
+def honest_models_are_equal(audit: Audit, fact: ModelLearnt) -> str | None:
+    """Honest clients that applied the same rounds hold the same model, and learnt nothing twice."""
+    expected = audit.canonical.get((fact.epoch, fact.height))
+    found = (fact.model_hash, int(fact.samples, 16))
+    if expected is None or found != expected:
+        at = f"epoch {fact.epoch}, round {fact.height}"
+        return f"{short(fact.client)} holds {short(fact.model_hash)} at {at}, not {expected}"
+    return None
+
+
+def _has(step: Step, kind: type) -> bool:
+    return any(isinstance(effect, kind) for effect in step.effects)
+
+
+def _samples(mask: int) -> str:
+    """A mask as spans, for people."""
+    spans = []
+    start = 0
+    while mask >> start:
+        start += ((mask >> start) & -(mask >> start)).bit_length() - 1
+        run = mask >> start
+        length = (~run & (run + 1)).bit_length() - 1
+        spans.append(f"{start}..{start + length - 1}" if length > 1 else str(start))
+        start += length
+    return "{" + ", ".join(spans) + "}"
+
+
+INVARIANTS: tuple[Callable[[Audit, Step], str | None], ...] = (
+    a_refused_message_changes_nothing,
+    phases_follow_the_chart,
+    phases_are_earned,
+    time_goes_forward,
+    places_are_kept,
+    every_sample_is_accounted_for,
+    tokens_are_exact,
+    rounds_are_judged_by_their_witnesses,
+    witnesses_speak_for_themselves,
+    agreed_models_are_honest,
+    a_run_hands_on_what_it_counted,
+    a_checkpoint_is_its_progress,
+    only_idle_clients_are_unhealthy,
+    nobody_vanishes,
+    bytes_come_back,
+)

@@ -1,0 +1,145 @@
+"""The machine, broken on purpose: each mutant must be caught by the invariants within a few seeds.
+
+A mutant is a context in which one rule of the machine is wrong. It shows that the worlds really
+visit what the invariants speak of; a mutant that survives is a hole in the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from msgspec.structs import replace
+
+from folkmoot.core.coordinator import health, machine, phases, receive, state
+from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.state import Coordinator, Left, RunState
+
+Rule = tuple[Any, Any, Any]  # where the rule lives, its name there, and the wrong one
+_remove, _tick, _rewind = receive.remove, phases.tick, phases._rewind
+_enter_train, _close_round = phases.ENTER[RunState.RoundTrain], phases.CLOSE[RunState.RoundWitness]
+_wrong_place, _cooldown = receive._wrong_place, receive.opportunistic_cooldown
+
+
+def _entering(run_state: RunState, wrong: Any) -> Rule:
+    return (phases.ENTER, run_state, wrong)
+
+
+def _advance_in_drain(state: Coordinator, now: int, seed: int) -> Any:
+    """Draining rounds use up data that nobody trains."""
+    entered, effects = _enter_train(state, now, seed)
+    if not entered.round.spans:
+        progress = replace(entered.progress, data_index=entered.progress.data_index + 1)
+        entered = replace(entered, progress=progress)
+    return entered, effects
+
+
+def _compact(state: Coordinator, leaving: Any) -> Any:
+    """Those who leave are taken out of the list, and everyone behind them moves up."""
+    after, effects = _remove(state, leaving)
+    if after is state:
+        return state, effects
+    kept = tuple(client for client in after.epoch.clients if not client.left)
+    return replace(after, epoch=replace(after.epoch, clients=kept, absent=())), effects
+
+
+def _believe_accusations(state: Coordinator, identities: Any) -> Any:
+    places = (state.find(identity) for identity in identities)
+    return tuple((place, Left.Unhealthy) for place in places if place is not None)
+
+
+def _first_reporter(state: Coordinator, by: Any) -> bytes | None:
+    return by.witnesses[0].model_hash if by.witnesses else None
+
+
+def _any_index(state: Coordinator, message: Any, place: int) -> Any:
+    reason = _wrong_place(state, message, place)
+    return None if reason is m.Reason.WrongIndex else reason
+
+
+def _count_twice(state: Coordinator, message: Any, place: int) -> Any:
+    reason = _wrong_place(state, message, place)
+    return None if reason is m.Reason.Duplicate else reason
+
+
+def _any_checkpoint(state: Coordinator, message: Any, now: int) -> Any:
+    """A checkpoint counts whatever model it holds."""
+    return _cooldown(state, replace(message, model_hash=state.model_hash), now)
+
+
+def _quietly(state: Coordinator, message: m.Tick, now: int) -> Any:
+    """The silent are dropped and nobody is told."""
+    after, effects = _tick(state, message, now)
+    return after, tuple(e for e in effects if not isinstance(e, m.ClientRemoved))
+
+
+def _keep_progress(state: Coordinator) -> Any:
+    """Back to the stored model, with the progress of the lost one."""
+    after, effects = _rewind(state)
+    return replace(after, progress=state.progress), effects
+
+
+def _one_is_enough(state: Coordinator, by: Any, work: Any) -> Any:
+    """A result counts as learnt when a single witness saw it."""
+    judgement = health.judge(state, by, work)
+    rows = [(state.place(work, i), share) for i, share in state.assignment(work).shares()]
+    ids = [state.epoch.clients[place].id for place, _ in rows]
+    scores = health.trainer_healthy_score_by_witnesses(ids, state, by).tolist()
+    owed = tuple(s for (_, share), n in zip(rows, scores, strict=True) if n < 1 for s in share)
+    return judgement._replace(owed=owed)
+
+
+def _agreed_early(state: Coordinator) -> bool:
+    return state.epoch.agreed_height == state.round.height
+
+
+MUTANTS: dict[str, tuple[Rule, ...]] = {
+    "a quorum of one": ((state, "witness_quorum", lambda witnesses: 1),),
+    "the drain is forgotten": (
+        (machine, "drained", lambda state: state.epoch.last_height is not None),
+        (machine, "agreed", _agreed_early),
+        (phases, "agreed", _agreed_early),
+    ),
+    "draining rounds use up data": (_entering(RunState.RoundTrain, _advance_in_drain),),
+    "owed samples are dropped": ((phases, "merge", lambda spans: ()),),
+    "a result is learnt when one witness saw it": ((phases, "judge", _one_is_enough),),
+    "anyone may speak for an elected witness": ((receive, "_wrong_place", _any_index),),
+    "a proof sent twice counts twice": ((receive, "_wrong_place", _count_twice),),
+    "removal moves the others up": (
+        (phases, "remove", _compact),
+        (receive, "remove", _compact),
+    ),
+    "accusations are believed": ((receive, "_accused", _believe_accusations),),
+    "the first reporter's model is the truth": ((phases, "agreed_model", _first_reporter),),
+    "any model is a checkpoint": ((machine._RECEIVE, m.OpportunisticCooldown, _any_checkpoint),),
+    "the silent are dropped quietly": ((machine._RECEIVE, m.Tick, _quietly),),
+    "a rewind keeps the progress": ((phases, "_rewind", _keep_progress),),
+    "a model is handed on before it is drained": (
+        (phases, "agreed", _agreed_early),
+        (machine, "agreed", _agreed_early),
+    ),
+}
+
+
+@contextmanager
+def broken(name: str) -> Iterator[None]:
+    """The machine with one rule wrong."""
+    with ExitStack() as stack:
+        for where, rule, wrong in MUTANTS[name]:
+            if isinstance(where, dict):
+                stack.enter_context(patch.dict(where, {rule: wrong}))
+            else:
+                stack.enter_context(patch.object(where, rule, wrong))
+        yield
+
+
+def seeds_to_catch(name: str, play: Callable[[int], Any], limit: int) -> tuple[int, str] | None:
+    """How many seeds it took until an invariant failed, and which; None when none did."""
+    with broken(name):
+        for seed in range(limit):
+            report = play(seed)
+            if report.violation:
+                return seed + 1, report.violation
+    return None

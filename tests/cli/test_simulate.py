@@ -1,0 +1,49 @@
+"""`folkmoot simulate` says what it played, and fails with something to work on."""
+
+import typer
+from typer.testing import CliRunner
+
+from folkmoot.cli import simulate
+from folkmoot.simulate import replay
+from folkmoot.simulate.mutants import broken
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    simulate.register(app)
+    result = CliRunner().invoke(app, arguments)
+    return result.exit_code, result.stdout
+
+
+def test_good_worlds_end_with_success_and_a_summary() -> None:
+    code, text = run("--seeds", "4", "--jobs", "1")
+    assert code == 0
+    assert "4 worlds in" in text
+    assert "every invariant held" in text
+
+
+def test_two_jobs_play_the_same_worlds_as_one() -> None:
+    summaries = [run("--seeds", "30", "--jobs", jobs)[1] for jobs in ("1", "2")]
+    counted = [text.partition("events")[2] for text in summaries]
+    assert counted[0] == counted[1]
+    assert counted[0]
+
+
+def test_a_failing_world_ends_with_an_error_and_a_transcript_that_fails_in_a_test() -> None:
+    with broken("owed samples are dropped"):
+        code, text = run("--seeds", "3", "--jobs", "1")
+        transcript = text.partition("replay this transcript:")[2]
+        violation = replay(transcript)
+    assert code == 1
+    assert "every_sample_is_accounted_for" in text
+    assert violation is not None
+    assert violation.invariant == "every_sample_is_accounted_for"
+    assert replay(transcript) is None
+
+
+def test_an_unknown_world_is_refused_with_the_known_ones() -> None:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    simulate.register(app)
+    result = CliRunner().invoke(app, ["--world", "moon"])
+    assert result.exit_code == 2
+    assert "run" in result.output

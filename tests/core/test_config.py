@@ -1,0 +1,270 @@
+"""A bad file lists all its problems, each with its key, its line, why, and what was meant."""
+
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folkmoot.core.config import Broken, ConfigError, Problem, all_broken, decode
+from folkmoot.core.toml_lines import Path, key_lines
+
+
+class Small(msgspec.Struct, frozen=True, tag="small", tag_field="size"):
+    grams: int
+
+
+class Large(msgspec.Struct, frozen=True, tag="large", tag_field="size"):
+    tons: int = 1
+
+
+class Source(msgspec.Struct, frozen=True):
+    name: str
+    weight: float = 1.0
+    load: Small | Large = Large()
+
+    def rules(self) -> Iterator[Broken]:
+        if self.weight < 0:
+            yield Broken("weight", "must be 0 or more")
+
+
+class Box(msgspec.Struct, frozen=True, kw_only=True):
+    width: int
+    height: int = 2
+    note: str = ""
+
+    def rules(self) -> Iterator[Broken]:
+        if self.width < 1:
+            yield Broken("width", "must be 1 or more")
+        if self.height < self.width:
+            yield Broken("height", f"must be width ({self.width}) or more")
+
+
+class Whole(msgspec.Struct, frozen=True, kw_only=True):
+    title: str
+    box: Box
+    sources: tuple[Source, ...] = ()
+    spare: Box | None = None
+    names: list[str] = []
+
+    def rules(self) -> Iterator[Broken]:
+        if not self.title:
+            yield Broken("title", "must not be empty")
+
+
+def problems(text: str) -> list[tuple[str, int, str, str | None]]:
+    with pytest.raises(ConfigError) as caught:
+        decode(text, Whole, "whole.toml")
+    return [tuple(problem) for problem in caught.value.problems]
+
+
+def test_a_good_file_is_a_struct() -> None:
+    text = """
+title = "t"
+names = ["a", "b"]
+[box]
+width = 1
+[[sources]]
+name = "x"
+load = { size = "small", grams = 3 }
+[[sources]]
+name = "y"
+weight = 2
+"""
+    sources = (Source("x", 1.0, Small(3)), Source("y", 2.0))
+    expected = Whole(title="t", box=Box(width=1), names=["a", "b"], sources=sources)
+    assert decode(text, Whole) == expected
+
+
+def test_all_problems_are_listed_in_the_order_of_their_lines() -> None:
+    text = """
+titel = "t"
+note = "in the wrong table"
+
+[box]
+width = 0
+height = "tall"   # the rule about height and width says nothing then
+colour = 1
+"""
+    assert problems(text) == [
+        ("title", 1, "required, and missing", None),
+        ("titel", 2, "unknown key", "title"),
+        ("note", 3, "unknown key", "box.note"),
+        ("box.width", 6, "must be 1 or more", None),
+        ("box.height", 7, "expected int, got 'tall'", None),
+        ("box.colour", 8, "unknown key", None),
+    ]
+
+
+def test_the_message_is_a_list_a_user_can_work_through() -> None:
+    with pytest.raises(ConfigError) as caught:
+        decode('title = ""\n[box]\nwidht = 3\n', Whole, "whole.toml")
+    assert str(caught.value) == (
+        "whole.toml has 3 problems:\n"
+        "  line 1: title: must not be empty\n"
+        "  line 2: box.width: required, and missing\n"
+        "  line 3: box.widht: unknown key (did you mean 'width'?)"
+    )
+
+
+def test_a_bad_required_value_does_not_hide_the_rules_of_others() -> None:
+    text = 'title = ""\n[box]\nwidth = "w"\nheight = 0\n[spare]\nwidth = -1\n'
+    assert [(key, line) for key, line, *_ in problems(text)] == [
+        ("title", 1),
+        ("box.width", 3),
+        ("spare.width", 6),
+    ]
+
+
+def test_arrays_of_tables_are_numbered() -> None:
+    text = """title = "t"
+box.width = 1
+[[sources]]
+name = "x"
+[[sources]]
+weight = -1.0
+wieght = 2
+[sources.load]
+size = "small"
+[[sources]]
+name = "z"
+load = { size = "huge" }
+"""
+    assert problems(text) == [
+        ("sources[1].name", 5, "required, and missing", None),
+        ("sources[1].weight", 6, "must be 0 or more", None),
+        ("sources[1].wieght", 7, "unknown key", "weight"),
+        ("sources[1].load.grams", 8, "required, and missing", None),
+        (
+            "sources[2].load.size",
+            12,
+            "unknown value 'huge'; expected one of large, small",
+            None,
+        ),
+    ]
+
+
+def test_inline_tables_and_arrays_over_several_lines_have_their_own_lines() -> None:
+    text = '''title = """
+[box]
+width = "this is text"
+"""
+names = [
+  "a = 1",  # ]
+  "[box]",
+]
+sources = [
+  { name = "x", load = { size = "smal", grams = 1 } },
+  { name = 'y', weight = "heavy" },
+]
+box = { width = 5, height = 4 }
+'''
+    assert problems(text) == [
+        ("sources[0].load.size", 10, "unknown value 'smal'; expected one of large, small", "small"),
+        ("sources[1].weight", 11, "expected float, got 'heavy'", None),
+        ("box.height", 13, "must be width (5) or more", None),
+    ]
+
+
+def test_a_tag_that_is_missing_is_named() -> None:
+    text = 'title = "t"\nbox = { width = 1 }\n[[sources]]\nname = "x"\n[sources.load]\ngrams = 1\n'
+    expected = "required, and missing; expected one of large, small"
+    assert problems(text) == [("sources[0].load.size", 5, expected, None)]
+
+
+def test_a_value_in_place_of_a_table_is_a_problem() -> None:
+    found = problems('title = 3\nbox = "square"\nsources = 1\n')
+    assert [(key, line) for key, line, *_ in found] == [("title", 1), ("box", 2), ("sources", 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("title = \n", 1), ('title = "t"\n[box\n', 2), ("a = 1\nb = 2\na = 3\n", 3), ('x = "', 1)],
+)
+def test_a_syntax_error_has_its_line(text: str, line: int) -> None:
+    [(key, found, reason, _)] = problems(text)
+    assert (key, found) == ("(syntax)", line)
+    assert reason.startswith("not TOML: ")
+
+
+def test_numbers_that_are_not_the_same_everywhere_are_refused() -> None:
+    text = f"""title = "t"
+box = {{ width = {2**64}, height = {2**65} }}
+sources = [{{ name = "x", weight = nan }}]
+"""
+    assert [(key, reason) for key, _, reason, _ in problems(text)] == [
+        ("box.height", "must fit into 64 bits"),
+        ("box.width", "must fit into 64 bits"),
+        ("sources[0].weight", "must be a finite number"),
+    ]
+    made = Whole(title="t", box=Box(width=1), sources=(Source("x", float("inf")),))
+    assert list(all_broken(made)) == [Broken("sources.weight", "must be a finite number")]
+
+
+def test_a_problem_reads_as_a_sentence() -> None:
+    assert str(Problem("a.b", 3, "unknown key", "a.c")) == (
+        "line 3: a.b: unknown key (did you mean 'a.c'?)"
+    )
+
+
+# Any document: where the scanner says a key is, that key is written.
+
+NAMES = st.sampled_from(["a", "b-c", "d_1", '"quo.ted"', "'li teral'", '"[x]"'])
+SCALARS = st.sampled_from(
+    ["1", "-2.5", "true", "1979-05-27T07:32:00Z", '"s # ]"', "'l = {'", '"""m\n[x]\ny = 1\n"""',
+     "'''\nz = 2 '' \n'''", '"\\" = "', '""', '"""a\\""""']
+)  # fmt: skip
+
+
+def arrays(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.lists(inner, max_size=3).map(
+        lambda parts: "[\n" + "".join(f"  {p}, # ,]\n" for p in parts) + "]"
+    )
+
+
+def inlines(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    pairs = st.dictionaries(NAMES, inner, max_size=3)
+    return pairs.map(lambda d: "{ " + ", ".join(f"{k} = {v}" for k, v in d.items()) + " }")
+
+
+VALUES = st.recursive(SCALARS, lambda inner: arrays(inner) | inlines(inner), max_leaves=6)
+
+
+def leaves(path: Path, value: Any) -> Iterator[Path]:
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves((*path, key), inner)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from leaves((*path, str(number)), inner)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["", "[t]", "[[r]]", "[r.s]", "[t.u]"]), NAMES, VALUES),
+        max_size=6,
+    )
+)
+def test_every_key_of_any_document_is_found_on_the_line_that_writes_it(
+    rows: list[tuple[str, str, str]],
+) -> None:
+    text = ""
+    written: list[tuple[str, int]] = []
+    for header, key, value in rows:
+        head = f"{header}\n" if header else "# nothing\n"
+        candidate = text + head + f"{key} = {value}\n"
+        try:
+            tomllib.loads(candidate)
+        except tomllib.TOMLDecodeError:
+            continue
+        written.append((key.strip("\"'"), (text + head).count("\n") + 1))
+        text = candidate
+    lines = key_lines(text)
+    assert set(lines) == set(leaves((), tomllib.loads(text)))
+    for key, line in written:
+        assert line in [at for path, at in lines.items() if path[-1] == key]

@@ -1,0 +1,49 @@
+"""The demo, small: it learns, plots, samples and keeps a checkpoint, also after Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import folkmoot
+from folkmoot.exchange.bucket import Bucket
+from folkmoot.learning.checkpoint import latest
+from folkmoot.learning.restore import load_model, load_progress, load_tokenizer
+
+SCRIPT = Path(folkmoot.__file__).parents[2] / "examples" / "learn_together.py"
+SMALL = ["--files", "60", "--clients", "2", "--batch", "2", "--width", "32", "--vocabulary", "400"]
+
+
+def start(out: Path, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(SCRIPT), *SMALL, "--out", str(out), *more]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def test_the_demo_learns_and_leaves_a_checkpoint(tmp_path: Path):
+    process = start(tmp_path, "--steps", "12")
+    said, error = process.communicate()
+    assert process.returncode == 0, error
+    assert "round   12/12" in said
+    assert "What the model writes:" in said
+    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+    folder = latest(Bucket(str(tmp_path / "checkpoints")))
+    assert load_progress(folder)["step"] == 12
+    assert load_model(folder).config.vocab_size == load_tokenizer(folder).vocab_size
+
+
+def test_ctrl_c_ends_the_demo_with_a_checkpoint(tmp_path: Path):
+    process = start(tmp_path, "--steps", "100000")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("round "):
+            break
+    process.send_signal(signal.SIGINT)
+    said, error = process.communicate()
+    assert process.returncode == 0, error
+    assert "Stopped: keeping what was learnt." in said
+    folder = latest(Bucket(str(tmp_path / "checkpoints")))
+    assert 0 < load_progress(folder)["step"] < 100000

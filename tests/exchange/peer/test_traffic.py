@@ -1,0 +1,75 @@
+"""Every byte is counted, and there are few beyond the updates themselves."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from exchange.peer.world import heard, members, roster, run, strangers, told
+from folkmoot.exchange.peer import Peer, PeerConfig, Turned
+
+ALONE = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+
+
+def can_be_alone() -> bool:
+    try:
+        return subprocess.run([*ALONE, "true"], capture_output=True).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not can_be_alone(), reason="needs `unshare -rn` (network namespaces)")
+def test_traffic_is_what_the_kernel_counts() -> None:
+    script = str(Path(__file__).with_name("count_traffic.py"))
+    path = os.pathsep.join(p for p in sys.path if p)
+    done = subprocess.run(
+        [*ALONE, sys.executable, script],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    counted, kernel = map(int, done.stdout.split())
+    assert abs(counted - kernel) < 0.05 * kernel
+
+
+async def _rounds(peers: list[Peer], rounds: range, size: int) -> None:
+    for round_ in rounds:
+        for peer in peers:
+            peer.publish(round_, b"", os.urandom(size))
+        for messages in await asyncio.gather(*(heard(p, len(peers) - 1) for p in peers)):
+            assert {message.round for message in messages} == {round_}
+        for peer in peers:
+            peer.expire(round_ - 1)
+
+
+@pytest.mark.parametrize(("count", "size"), [(3, 6000), (6, 6000), (3, 50_000)])
+def test_a_round_costs_at_most_a_quarter_more_than_its_updates(count: int, size: int) -> None:
+    """Everything on the network, with acknowledgements and digests, once peers are connected."""
+
+    async def test() -> None:
+        async with members(count, PeerConfig()) as peers:
+            await _rounds(peers, range(5), size)  # the path's largest packet is found meanwhile
+            before = sum(t.sent for peer in peers for t in peer.traffic().values())
+            await _rounds(peers, range(5, 35), size)
+            after = sum(t.sent for peer in peers for t in peer.traffic().values())
+            assert (after - before) / (30 * count * (count - 1) * size) < 1.25
+
+    run(test())
+
+
+def test_traffic_of_strangers_is_counted_together() -> None:
+    async def test() -> None:
+        async with members(2) as peers, strangers(2) as others:
+            for stranger in others:
+                await stranger.members(roster([peers[0], stranger]))
+                await told(peers[0]).until(Turned, lambda e, s=stranger: e.peer == s.id)
+            traffic = peers[0].traffic()
+            assert set(traffic) == {b"", peers[1].id}
+            assert traffic[b""].received > 0
+
+    run(test())

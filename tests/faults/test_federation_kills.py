@@ -1,0 +1,111 @@
+"""kill -9 of the coordinator at every step of its journal, and of a participant at every message.
+
+Each time the federation goes on, and ends with the bits of a run that nobody disturbed.
+"""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from faults.federation_processes import (
+    ROUNDS,
+    Learner,
+    config,
+    coordinate,
+    participate,
+    settings,
+    start,
+)
+from folkmoot.authority.journal import Journal
+from folkmoot.federated.client import take_part
+from folkmoot.federated.server import serving
+
+PARTS = 3
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("undisturbed")
+
+    async def run() -> None:
+        async with serving(config(folder, 0, PARTS)) as server:
+            parts = [settings(folder, server.port, n) for n in range(PARTS)]
+            await asyncio.gather(*(take_part(Learner(n), s) for n, s in enumerate(parts)))
+
+    _keep_keys(folder)
+    asyncio.run(run())
+    return _final(folder)
+
+
+def _keep_keys(folder: Path) -> None:
+    """The same identities in every run: their order is the order of summation."""
+    for number in range(PARTS):
+        (folder / f"key{number}").write_text(f"{number + 1:064x}\n")
+
+
+def _final(folder: Path) -> bytes:
+    return (folder / f"state/bucket/{ROUNDS}/global").read_bytes()
+
+
+async def _others(
+    folder: Path, port: int, numbers: range, meanwhile: Callable[[], Awaitable[None]]
+) -> None:
+    """Participants in this process take part while `meanwhile` does its harm."""
+    async with asyncio.TaskGroup() as tasks:
+        for number in numbers:
+            tasks.create_task(take_part(Learner(number), settings(folder, port, number)))
+        tasks.create_task(meanwhile())
+
+
+def test_the_coordinator_may_be_killed_at_every_step_of_its_journal(
+    tmp_path: Path, free_port: int, undisturbed: bytes
+) -> None:
+    _keep_keys(tmp_path)
+    deaths = 0
+
+    async def kill_it() -> None:
+        """Each life keeps at most one more record, and dies before, amid or after that."""
+        nonlocal deaths
+        while True:
+            for death in ("before", "torn", "after"):
+                process = start(coordinate, tmp_path, free_port, PARTS, death)
+                await asyncio.to_thread(process.join)
+                if process.exitcode == 0:
+                    return
+                assert process.exitcode == -signal.SIGKILL
+                deaths += 1
+
+    asyncio.run(_others(tmp_path, free_port, range(PARTS), kill_it))
+    assert _final(tmp_path) == undisturbed
+    # A snapshot; a join and, every round, an update of each; a global model every round.
+    steps = 1 + PARTS + ROUNDS * (PARTS + 1)
+    assert deaths == 3 * steps
+    journal = Journal(tmp_path / "state/journal")
+    assert len(journal.records) == steps
+    journal.close()
+
+
+def test_a_participant_may_be_killed_at_every_message(tmp_path: Path, undisturbed: bytes) -> None:
+    _keep_keys(tmp_path)
+    methods = ("Rendezvous", "Heartbeat", "StartTrainingRound", "EndTrainingRound")
+    deaths = [(m, p) for _ in range(2) for m in methods for p in ("before", "after")]
+
+    async def run() -> None:
+        async with serving(config(tmp_path, 0, PARTS)) as server:
+            died = 0
+
+            async def kill_it() -> None:
+                nonlocal died
+                for method, point in [*deaths, ("", "")]:
+                    process = start(participate, tmp_path, server.port, 0, method, point)
+                    await asyncio.to_thread(process.join)
+                    died += process.exitcode == -signal.SIGKILL
+
+            await _others(tmp_path, server.port, range(1, PARTS), kill_it)
+            assert died == len(deaths)
+
+    asyncio.run(run())
+    assert _final(tmp_path) == undisturbed

@@ -1,0 +1,352 @@
+"""Whole secure rounds, without a network: sums, drop-outs, liars, and what can be seen."""
+
+import contextlib
+import random
+
+import msgspec
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from folkmoot.federated.aggregate import Closing, Update
+from folkmoot.federated.aggregate.fedavg import FedAvg
+from folkmoot.federated.aggregate.in_memory import MemoryModel
+from folkmoot.federated.secure.member import Distrust, Member, attempt_context
+from folkmoot.federated.secure.messages import (
+    BadMessage,
+    Cohort,
+    Keys,
+    Reveal,
+    Shares,
+    Survivors,
+    decode,
+    encode,
+)
+from folkmoot.federated.secure.rules import SecureRules
+from folkmoot.federated.secure.session import Session, Step, TooFew, threshold_of
+from folkmoot.federated.secure.unmasked import UnmaskedMean, masked_layout, write_masked
+
+RULES = SecureRules()
+CONTEXT = attempt_context("run", 3, 0)
+BASE = MemoryModel(
+    {"w": np.linspace(-1, 1, 2001, dtype=np.float32), "b": np.zeros((2, 2), np.float64)}
+)
+
+
+class Cast:
+    """A cohort of members with fixed randomness and one session."""
+
+    def __init__(self, count, seed=0):
+        self.ids = [f"p{index:02}" for index in range(count)]
+        identities = {
+            id: Ed25519PrivateKey.from_private_bytes(id.encode().ljust(32)) for id in self.ids
+        }
+        self.public = {id: key.public_key().public_bytes_raw() for id, key in identities.items()}
+        self.members = {
+            id: Member(id, key, CONTEXT, random.Random(f"{seed}{id}").randbytes, self.known)
+            for id, key in identities.items()
+        }
+        self.session = Session(CONTEXT, RULES.threshold)
+        self.uploads = {}
+        rng = np.random.default_rng(seed)
+        self.models = {
+            id: MemoryModel(
+                {
+                    "w": BASE.arrays["w"] + rng.standard_normal(2001, np.float32),
+                    "b": rng.standard_normal((2, 2)),
+                }
+            )
+            for id in self.ids
+        }
+        self.samples = {id: index + 1 for index, id in enumerate(self.ids)}
+
+    def known(self, id, public):
+        return self.public.get(id) == public
+
+    def exchange_keys(self, present=None):
+        present = self.ids if present is None else present
+        for id in present:
+            self.session.keys(id, wire(self.members[id].keys(), Keys))
+        self.session.close_keys()
+        return wire(self.session.cohort(), Cohort)
+
+    def exchange_shares(self, cohort, present=None):
+        present = list(cohort.keys) if present is None else present
+        for id in present:
+            self.session.shares(id, wire(self.members[id].shares(cohort), Shares))
+        self.session.without(set(self.ids) - set(present))
+
+    def upload(self, id):
+        masks = self.members[id].masks(wire(self.session.shares_for(id), Shares))
+        out = MemoryModel.empty(masked_layout(BASE.layout))
+        write_masked(self.models[id], BASE, self.samples[id], masks, RULES.precision, out)
+        self.uploads[id] = out
+        return out
+
+    def reveal(self, present=None):
+        survivors = wire(self.session.survivors(), Survivors)
+        for id in survivors.delivered if present is None else present:
+            self.session.reveal(id, wire(self.members[id].reveal(survivors), Reveal))
+
+    def mean(self):
+        ids = self.session.survivors().delivered
+        updates = [Update(id, self.samples[id], self.uploads[id], base=BASE) for id in ids]
+        source = UnmaskedMean(BASE.layout, BASE, updates, self.session.residue(), RULES.precision)
+        out = MemoryModel.empty(BASE.layout)
+        FedAvg().combine(
+            Closing(BASE, [Update("sum", source.samples, source, base=BASE)], None, out, None, b"")
+        )
+        return out.arrays
+
+    def plain_mean(self, ids):
+        weights = [self.samples[id] for id in ids]
+        return {
+            name: np.average([self.models[id].arrays[name] for id in ids], axis=0, weights=weights)
+            for name in BASE.layout
+        }
+
+
+def wire(message, kind):
+    """Through the bytes that would travel."""
+    return decode(encode(message), kind)
+
+
+def same(mean, expected):
+    """Equal to half a step of the fixed point, and the rounding to the array's own dtype."""
+    return all(
+        (np.abs(mean[name] - exact) <= 2.0**-25 + 0.51 * np.spacing(np.abs(mean[name]))).all()
+        for name, exact in expected.items()
+    )
+
+
+def test_the_sum_of_everybody_is_exact_to_quantisation():
+    cast = Cast(5)
+    cast.exchange_shares(cast.exchange_keys())
+    for id in cast.ids:
+        cast.upload(id)
+    cast.session.delivered(cast.ids)
+    cast.reveal()
+    assert same(cast.mean(), cast.plain_mean(cast.ids))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data(), st.integers(2, 9))
+def test_whoever_drops_out_wherever_the_rest_are_summed_or_the_attempt_fails(data, count):
+    """At each step some are lost; while a threshold is left the mean is that of who delivered."""
+    cast = Cast(count, seed=count)
+    lost = {
+        id: data.draw(st.sampled_from(["never", "keys", "shares", "update", "reveal"]))
+        for id in cast.ids
+    }
+    order = ["keys", "shares", "update", "reveal", "never"]
+
+    def present(step):
+        return [id for id in cast.ids if order.index(lost[id]) > order.index(step)]
+
+    try:
+        cohort = cast.exchange_keys(present("keys"))
+        cast.exchange_shares(cohort, present("shares"))
+        delivered = present("update")
+        for id in delivered:
+            cast.upload(id)
+        cast.session.delivered(delivered)
+        stay = present("reveal")
+        cast.reveal(stay)
+        cast.session.without(set(cast.ids) - set(stay))
+    except TooFew:
+        cohort_size = len(present("keys"))
+        left = len(present("reveal"))
+        assert cohort_size < 2 or left < threshold_of(cohort_size, RULES.threshold)
+        return
+    assert cast.session.step == Step.DONE
+    assert len(present("reveal")) >= threshold_of(len(present("keys")), RULES.threshold)
+    assert same(cast.mean(), cast.plain_mean(delivered))
+
+
+def test_the_mean_does_not_depend_on_the_masks():
+    """A second attempt with fresh secrets, as after a crash, gives the same bits."""
+    first, second = Cast(4, seed=1), Cast(4, seed=2)
+    second.models = first.models
+    results = []
+    for cast in (first, second):
+        cast.exchange_shares(cast.exchange_keys())
+        for id in cast.ids[:3]:
+            cast.upload(id)
+        cast.session.delivered(cast.ids[:3])
+        cast.reveal()
+        results.append(cast.mean())
+    assert all(np.array_equal(results[0][name], results[1][name]) for name in BASE.layout)
+    assert not np.array_equal(first.uploads["p00"].arrays["w"], second.uploads["p00"].arrays["w"])
+
+
+def test_an_upload_looks_random_whatever_the_model():
+    """Two very different models give uploads with no visible difference: words are uniform."""
+    cast = Cast(3)
+    cast.models["p00"] = BASE  # a step of exactly zero
+    cast.exchange_shares(cast.exchange_keys())
+    words = cast.upload("p00").arrays["w"].view(np.uint64)
+    high = (words >> np.uint64(60)).astype(int)
+    counts = np.bincount(high, minlength=16)
+    assert abs(counts - 2001 / 16).max() < 60
+    assert len(np.unique(words)) == 2001
+
+
+def test_a_partial_sum_stays_masked():
+    """Leaving one survivor's upload out of the sum does not give the sum of the others."""
+    cast = Cast(4)
+    cast.exchange_shares(cast.exchange_keys())
+    for id in cast.ids:
+        cast.upload(id)
+    cast.session.delivered(cast.ids)
+    cast.reveal()
+    del cast.uploads["p03"]
+    updates = [Update(id, cast.samples[id], cast.uploads[id], base=BASE) for id in cast.ids[:3]]
+    source = UnmaskedMean(BASE.layout, BASE, updates, cast.session.residue(), RULES.precision)
+    out = np.empty(2001, np.float32)
+    source.read("w", 0, out)
+    assert np.median(np.abs(out - cast.plain_mean(cast.ids[:3])["w"])) > 1e6
+
+
+def test_a_span_at_any_odd_place_unmasks_like_the_whole():
+    cast = Cast(3)
+    cast.exchange_shares(cast.exchange_keys())
+    for id in cast.ids:
+        cast.upload(id)
+    cast.session.delivered(cast.ids)
+    cast.reveal()
+    updates = [Update(id, cast.samples[id], cast.uploads[id], base=BASE) for id in cast.ids]
+    source = UnmaskedMean(BASE.layout, BASE, updates, cast.session.residue(), RULES.precision)
+    whole = cast.mean()["w"]
+    for start, size in ((1, 7), (3, 1), (1999, 2), (0, 2001)):
+        out = np.empty(size, np.float32)
+        source.read("w", start, out)
+        assert np.array_equal(out, whole[start : start + size])
+
+
+def test_a_member_refuses_a_cohort_that_changed_its_keys():
+    cast = Cast(3)
+    cohort = cast.exchange_keys()
+    stolen = {**cohort.keys, "p00": cohort.keys["p01"]}
+    with pytest.raises(Distrust, match="the keys we sent"):
+        cast.members["p00"].shares(msgspec.structs.replace(cohort, keys=stolen))
+
+
+def test_a_member_refuses_keys_that_somebody_else_signed():
+    cast = Cast(3)
+    cohort = cast.exchange_keys()
+    # The coordinator puts its own mask key in p01's place.
+    forged = msgspec.structs.replace(cohort.keys["p01"], masking=b"\x09" + bytes(31))
+    with pytest.raises(Distrust, match="not signed"):
+        cast.members["p00"].shares(
+            msgspec.structs.replace(cohort, keys={**cohort.keys, "p01": forged})
+        )
+
+
+def test_a_member_refuses_strangers_in_the_cohort():
+    cast = Cast(3)
+    cohort = cast.exchange_keys()
+    del cast.public["p02"]
+    with pytest.raises(Distrust, match="p02 is not known to us"):
+        cast.members["p00"].shares(cohort)
+
+
+@pytest.mark.parametrize("threshold", [0, 1, 2, 5])
+def test_a_member_refuses_a_threshold_that_is_no_majority(threshold):
+    cast = Cast(4)
+    cohort = msgspec.structs.replace(cast.exchange_keys(), threshold=threshold)
+    with pytest.raises(Distrust, match="not a majority"):
+        cast.members["p00"].shares(cohort)
+
+
+def test_a_member_reveals_once_and_never_for_too_few():
+    cast = Cast(6)
+    cast.exchange_shares(cast.exchange_keys())
+    member = cast.members["p00"]
+    cast.upload("p00")
+    with pytest.raises(Distrust, match="fewer than 4"):
+        member.reveal(Survivors(cast.ids[:3]))
+    with pytest.raises(Distrust, match="missing from them"):
+        member.reveal(Survivors(cast.ids[1:]))
+    given_up = member.reveal(Survivors(cast.ids[:5]))
+    assert not given_up.seeds.keys() & given_up.masking.keys()
+    with pytest.raises(Distrust, match="twice"):
+        member.reveal(Survivors(cast.ids[:5]))
+
+
+def test_an_altered_or_misdirected_share_is_noticed():
+    cast = Cast(3)
+    cast.exchange_shares(cast.exchange_keys())
+    shares = cast.session.shares_for("p00").sealed
+    swapped = {**shares, "p01": shares["p02"]}
+    with pytest.raises(Distrust, match="p01"):
+        cast.members["p00"].masks(Shares(swapped))
+
+
+def lying(cast, liar, kind):
+    """Everybody reveals; one gives a false share of every secret of a kind."""
+    survivors = cast.session.survivors()
+    for id in survivors.delivered:
+        told = cast.members[id].reveal(survivors)
+        if id == liar:
+            false = {other: bytes(33) for other in getattr(told, kind)}
+            told = msgspec.structs.replace(told, **{kind: false})
+        cast.session._reveals[id] = told
+
+
+@pytest.mark.parametrize("kind", ["seeds", "masking"])
+def test_a_liar_among_the_threshold_spoils_the_attempt_and_not_the_model(kind):
+    cast = Cast(3)
+    cast.exchange_shares(cast.exchange_keys())
+    for id in cast.ids[:2]:
+        cast.upload(id)
+    cast.session.delivered(cast.ids[:2])
+    lying(cast, "p01", kind)
+    with pytest.raises(TooFew, match="do not fit"):
+        cast.session.residue()
+
+
+@pytest.mark.parametrize("kind", ["seeds", "masking"])
+def test_one_liar_is_worked_around_while_there_are_answers_to_spare(kind):
+    cast = Cast(6)
+    cast.exchange_shares(cast.exchange_keys())
+    for id in cast.ids[:5]:
+        cast.upload(id)
+    cast.session.delivered(cast.ids[:5])
+    lying(cast, "p01", kind)
+    assert same(cast.mean(), cast.plain_mean(cast.ids[:5]))
+
+
+def test_the_same_message_again_is_harmless_and_another_one_is_refused():
+    cast = Cast(3)
+    keys = cast.members["p00"].keys()
+    cast.session.keys("p00", keys)
+    cast.session.keys("p00", keys)
+    with pytest.raises(BadMessage, match="differently"):
+        cast.session.keys("p00", cast.members["p01"].keys())
+    cast.session.keys("p01", cast.members["p01"].keys())
+    cast.session.close_keys()
+    with pytest.raises(BadMessage, match="not expected"):
+        cast.session.keys("p02", cast.members["p02"].keys())
+
+
+def test_keys_signed_for_another_attempt_are_refused():
+    cast = Cast(3)
+    late = Session(attempt_context("run", 3, 1), RULES.threshold)
+    with pytest.raises(Distrust, match="not signed"):
+        late.keys("p00", cast.members["p00"].keys())
+
+
+def test_shares_for_a_part_of_the_cohort_are_refused():
+    cast = Cast(3)
+    cohort = cast.exchange_keys()
+    dealt = cast.members["p00"].shares(cohort).sealed
+    with pytest.raises(BadMessage, match="everybody"):
+        cast.session.shares("p00", Shares({"p01": dealt["p01"]}))
+
+
+@given(st.binary(max_size=300), st.sampled_from([Keys, Cohort, Shares, Survivors, Reveal]))
+def test_a_strangers_bytes_are_a_message_or_a_reason(data, kind):
+    with contextlib.suppress(BadMessage):
+        assert isinstance(decode(data, kind), kind)

@@ -1,0 +1,62 @@
+"""A whole federation whose weights travel through a real S3 server."""
+
+import asyncio
+from pathlib import Path
+
+import grpc
+import numpy as np
+
+from federated.world import federation, refusal, run, with_bucket, world
+from folkmoot.federated import Participant, Settings, take_part
+from servers import S3Server
+
+
+class Averages(Participant):
+    def __init__(self, value: float, samples: int) -> None:
+        self.value, self.samples = np.float32(value), samples
+
+    def init_weights(self) -> dict[str, np.ndarray]:
+        return {"a": np.full((300, 7), self.value), "b": np.array([self.samples])}
+
+    def train_round(self, weights: dict, epochs: int, epoch_base: int) -> tuple:
+        return {"a": weights["a"] + self.value, "b": np.array(weights["b"])}, self.samples, {}
+
+
+def test_a_federation_over_s3(tmp_path: Path, s3_server: S3Server) -> None:
+    async def test() -> None:
+        config = federation(tmp_path, {"rounds": 4, "min_participants": 2})
+        url, options = s3_server.new_bucket(), s3_server.options
+        config = with_bucket(config, url=url, options=options, keep_rounds=2)
+        async with world(tmp_path, config) as w:
+            settings = Settings(
+                address=w.server.address, run_id="test", bucket_options=s3_server.options
+            )
+            parts = [Averages(1.0, 1), Averages(5.0, 3)]
+            await asyncio.gather(*(take_part(part, settings) for part in parts))
+            await w.server.finished()
+            body = w.coordinator.store.bucket.get("4/global", 100_000)
+            values = np.frombuffer(body, np.float32, count=2100, offset=len(body) - 8400)
+            # The first weights are the plain mean, 3; each round adds (1·1 + 5·3) / 4.
+            np.testing.assert_array_equal(values, np.full(2100, 15.0, np.float32))
+
+    run(test)
+
+
+def test_missing_and_damaged_objects_on_s3_are_refused(tmp_path: Path, s3_server: S3Server) -> None:
+    async def test() -> None:
+        config = federation(tmp_path, {"rounds": 1})
+        config = with_bucket(config, url=s3_server.new_bucket(), options=s3_server.options)
+        async with world(tmp_path, config) as w:
+            (a,) = await w.join("a")
+            code, _ = await refusal(a.end(bytes(32)))
+            assert code == grpc.StatusCode.FAILED_PRECONDITION
+            digest = a.upload([1.0, 2.0])
+            key = f"0/{a.participant_id}"
+            w.bucket.put(key, bytes(w.bucket.get(key, 1000))[:-3])
+            code, _ = await refusal(a.end(digest))
+            assert code == grpc.StatusCode.DATA_LOSS
+            await a.deliver([1.0, 2.0])
+            assert list(await w.global_of(1)) == [1.0, 2.0]
+            assert {e.key for e in w.bucket.list()} == {key, "1/global"}
+
+    run(test)

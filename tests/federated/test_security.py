@@ -1,0 +1,144 @@
+"""TLS and mutual TLS from the config; the metrics endpoint; what a restart finds."""
+
+import asyncio
+import datetime
+import urllib.request
+from pathlib import Path
+
+import grpc
+import msgspec
+import numpy as np
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from federated.world import code_of, federation, run, world
+from folkmoot.authority.journal import JournalError
+from folkmoot.federated import Participant, Settings, Tls, take_part
+from folkmoot.federated.config import Metrics, Security
+
+
+def certificate(folder: Path, name: str, issuer: str = "") -> None:
+    """`name.pem` and `name.key`, self-signed or signed by `issuer`."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    signer, by = key, subject
+    if issuer:
+        pem = (folder / f"{issuer}.key").read_bytes()
+        signer = serialization.load_pem_private_key(pem, None)
+        by = x509.load_pem_x509_certificate((folder / f"{issuer}.pem").read_bytes()).subject
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder(by, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=not issuer, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(signer, hashes.SHA256())
+    )
+    (folder / f"{name}.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    (folder / f"{name}.key").write_bytes(private)
+
+
+class One(Participant):
+    def init_weights(self) -> np.ndarray:
+        return np.ones(3, np.float32)
+
+    def train_round(self, weights: np.ndarray, epochs: int, epoch_base: int) -> tuple:
+        return weights, 1, {}
+
+
+@pytest.mark.parametrize("mutual", [False, True])
+def test_a_federation_over_tls(tmp_path: Path, mutual: bool) -> None:
+    certificate(tmp_path, "authority")
+    certificate(tmp_path, "server", "authority")
+    certificate(tmp_path, "client", "authority")
+    files = {n: str(tmp_path / n) for n in ("authority.pem", "client.pem", "client.key")}
+
+    async def test() -> None:
+        security = Security(
+            tls_certificate="server.pem",
+            tls_key="server.key",
+            tls_client_authority="authority.pem" if mutual else "",
+        )
+        config = federation(tmp_path, {"rounds": 2}, security=security)
+        server = msgspec.structs.replace(config.server, host="localhost")
+        async with world(tmp_path, msgspec.structs.replace(config, server=server)) as w:
+            own = (files["client.pem"], files["client.key"]) if mutual else ("", "")
+            tls = Tls(files["authority.pem"], *own)
+            plain = w.hand("plain")
+            assert await code_of(plain.rendezvous()) == grpc.StatusCode.UNAVAILABLE
+            if mutual:
+                nobody = w.hand("nobody", tls=Tls(files["authority.pem"]))
+                assert await code_of(nobody.rendezvous()) == grpc.StatusCode.UNAVAILABLE
+            settings = Settings(address=w.server.address, run_id="test", tls=tls)
+            await take_part(One(), settings)
+            assert w.state.phase == "FINISHED"
+
+    run(test)
+
+
+def test_prometheus_is_told_how_the_federation_does(tmp_path: Path) -> None:
+    async def test() -> None:
+        metrics = Metrics(enable=True, port=0)
+        config = federation(tmp_path, {"min_participants": 2}, metrics=metrics)
+        async with world(tmp_path, config) as w:
+            (a,) = await w.join("a")
+            await a.beat()
+            url = f"http://127.0.0.1:{w.server.metrics_port}/metrics"
+            text = (await asyncio.to_thread(_read, url)).decode()
+            assert 'folkmoot_federation_state{state="STANDBY"} 1.0' in text
+            assert "folkmoot_federation_connected_participants 1.0" in text
+            assert 'requests_total{method="Heartbeat",status="OK"} 1.0' in text
+
+    run(test)
+
+
+def _read(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read()
+
+
+def test_a_state_folder_serves_one_coordinator_and_one_run(tmp_path: Path) -> None:
+    async def test() -> None:
+        config = federation(tmp_path, {})
+        async with world(tmp_path, config):
+            with pytest.raises(JournalError, match="in use"):
+                async with world(tmp_path, config):
+                    pass
+        with pytest.raises(JournalError, match="another run"):
+            async with world(tmp_path, msgspec.structs.replace(config, run_id="other")):
+                pass
+        with pytest.raises(JournalError, match="epochs was 1, is 2"):
+            async with world(tmp_path, federation(tmp_path, {"epochs": 2})):
+                pass
+
+    run(test)
+
+
+def test_a_lost_update_is_asked_for_again_after_a_restart(tmp_path: Path) -> None:
+    """A power cut may take an update that was never synced; its digest tells."""
+
+    async def test() -> None:
+        config = federation(tmp_path, {"min_participants": 2})
+        async with world(tmp_path, config) as w:
+            a, _ = await w.join("a", "b")
+            await a.deliver(1.0)
+            key = f"0/{a.participant_id}"
+        (tmp_path / "state/spool" / key).unlink()
+        (tmp_path / "state/bucket" / key).write_bytes(b"torn")
+        async with world(tmp_path, config) as w:
+            assert w.state.deliveries == {}
+            a, b = await w.join("a", "b")
+            await a.deliver(1.0)
+            await b.deliver(3.0)
+            assert await w.global_of(1) == [2.0]
+
+    run(test)

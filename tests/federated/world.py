@@ -1,0 +1,188 @@
+"""A federation for tests: a real coordinator on a free port, and participants moved by hand."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import msgspec
+import numpy as np
+
+from folkmoot.core.federation import Rules, State
+from folkmoot.core.federation import messages as m
+from folkmoot.exchange.bucket import Bucket
+from folkmoot.federated import wire
+from folkmoot.federated.arrays import Array, ModelFile
+from folkmoot.federated.config import Federation, Server, rooted
+from folkmoot.federated.connection import Connection
+from folkmoot.federated.coordinator import Coordinator
+from folkmoot.federated.server import serving
+from folkmoot.federated.signing import Identity
+from folkmoot.federated.weights import Weights
+
+RUN = "test"
+SEED = "5eed" * 16
+
+
+def run(test: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+    """Run an asynchronous test; nothing here should take a minute."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await test(*arguments)
+
+    asyncio.run(bounded())
+
+
+def federation(folder: Path, rules: dict[str, Any], **sections: Any) -> Federation:
+    sections.setdefault("server", Server(port=0, state="state"))
+    sections.setdefault("seed", SEED)
+    config = Federation(run_id=RUN, rounds=Rules(**{"rounds": 2, **rules}), **sections)
+    return rooted(config, folder)
+
+
+def identity(name: str) -> Identity:
+    """The same key for the same name."""
+    return Identity(name.encode().ljust(32, b"\0"))
+
+
+class Watched(Coordinator):
+    """A coordinator whose state can be waited for."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.seen: list[m.Effect] = []
+        self._changed = asyncio.Condition()
+        self._notices: set[asyncio.Task[None]] = set()
+
+    def submit(self, event: m.Event) -> tuple[m.Effect, ...]:
+        effects = super().submit(event)
+        self.seen += effects
+        notice = asyncio.get_running_loop().create_task(self._notify())
+        self._notices.add(notice)
+        notice.add_done_callback(self._notices.discard)
+        return effects
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def until(self, holds: Callable[[State], bool]) -> None:
+        async with self._changed:
+            await self._changed.wait_for(lambda: holds(self.state))
+
+
+class Hand(Connection):
+    """A participant that does exactly what a test says."""
+
+    weights: Weights
+
+    async def rendezvous(self) -> Any:
+        """As the SDK does it: the first call learns the session, the second registers."""
+        answer = await self.call("Rendezvous", wire.RendezvousRequest())
+        if answer.session != self.session:
+            self.session = answer.session
+            answer = await self.call("Rendezvous", wire.RendezvousRequest())
+        self.participant_id = answer.participant_id
+        return answer
+
+    async def beat(self, **fields: Any) -> tuple[str, int]:
+        request = wire.HeartbeatRequest(**{"state": wire.STATE["READY"], "round": -1, **fields})
+        answer = await self.call("Heartbeat", request)
+        return wire.STATE_NAME[answer.state], answer.round
+
+    async def start(self, round_: int = 0) -> Any:
+        request = wire.StartTrainingRoundRequest(round=round_)
+        return await self.call("StartTrainingRound", request)
+
+    def upload(self, values: Any, round_: int = 0) -> bytes:
+        arrays = values if isinstance(values, dict) else {"weights": floats(values)}
+        return self.weights.write_update(round_, self.participant_id, arrays)
+
+    async def end(self, digest: bytes, round_: int = 0, samples: int = 1, **fields: Any) -> Any:
+        request = wire.EndTrainingRoundRequest(
+            **{
+                "participant_id": self.participant_id,
+                "number_samples": samples,
+                "round": round_,
+                "digest": digest,
+                **fields,
+            }
+        )
+        return await self.call("EndTrainingRound", request)
+
+    async def deliver(self, values: Any, round_: int = 0, samples: int = 1, **fields: Any) -> Any:
+        return await self.end(self.upload(values, round_), round_, samples, **fields)
+
+
+class World:
+    def __init__(self, server: Any) -> None:
+        self.server = server
+        self.coordinator: Watched = server.coordinator
+        self.config: Federation = server.coordinator.config
+        self.bucket = Bucket(self.config.bucket.url, self.config.bucket.options)
+        self._hands: list[Hand] = []
+
+    @property
+    def state(self) -> State:
+        return self.coordinator.state
+
+    def hand(self, name: str, **named: Any) -> Hand:
+        hand = Hand(self.server.address, RUN, identity(name), **named)
+        hand.weights = Weights(self.bucket)
+        self._hands.append(hand)
+        return hand
+
+    async def join(self, *names: str) -> list[Hand]:
+        hands = [self.hand(name) for name in names]
+        for hand in hands:
+            assert (await hand.rendezvous()).reply == wire.ACCEPT
+        return hands
+
+    async def global_of(self, round_: int) -> Array:
+        """The round's global model, when the coordinator has got there."""
+        await self.coordinator.until(lambda s: s.round >= round_)
+        with ModelFile(self.coordinator.store.global_path(round_)) as model:
+            return model.arrays()["weights"].copy()
+
+    async def close(self) -> None:
+        for hand in self._hands:
+            await hand.close()
+
+
+@asynccontextmanager
+async def world(
+    folder: Path, /, config: Federation | None = None, **rules: Any
+) -> AsyncIterator[World]:
+    """A running federation; `rules` are those of `[rounds]`."""
+    config = config or federation(folder, rules)
+    async with serving(config, Watched) as server:
+        made = World(server)
+        try:
+            yield made
+        finally:
+            await made.close()
+
+
+async def refusal(call: Coroutine[Any, Any, Any]) -> tuple[grpc.StatusCode, str]:
+    """The status and the reason of a call that must not succeed."""
+    try:
+        answer = await call
+    except grpc.aio.AioRpcError as error:
+        return error.code(), error.details() or ""
+    raise AssertionError(f"answered instead of refused: {answer}")
+
+
+async def code_of(call: Coroutine[Any, Any, Any]) -> grpc.StatusCode:
+    return (await refusal(call))[0]
+
+
+def floats(values: Any) -> Array:
+    return np.atleast_1d(np.asarray(values, np.float32))
+
+
+def with_bucket(config: Federation, **fields: Any) -> Federation:
+    bucket = msgspec.structs.replace(config.bucket, **fields)
+    return msgspec.structs.replace(config, bucket=bucket)

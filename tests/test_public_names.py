@@ -1,0 +1,70 @@
+"""The public face of each package, name by name: it changes only when this list does.
+
+Read from the source, so that a package whose extras are not installed is guarded as well.
+"""
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src"
+
+PUBLIC = {
+    "folkmoot": "__version__",
+    "folkmoot.authority": "Authority Unreachable",
+    "folkmoot.core.coordinator": (
+        "TABLE Coordinator Outcome Run RunState apply create decode decode_run encode next_tick"
+    ),
+    "folkmoot.core.federation": (
+        "Advert FINISHED ROUND Rules STANDBY State Task"
+        " admits advert apply begin canonical restore task"
+    ),
+    "folkmoot.federated": "Participant Settings Tls join take_part",
+    "folkmoot.exchange.peer": (
+        "Blob Connected Disconnected Event Ignored Limits Manifest Message Method Misbehaved"
+        " NoAnswer Parameter Peer PeerConfig Refusal SharedModel StoreFull Traffic Turned"
+        " Unavailable Unreachable WrongModel fetch_model"
+    ),
+    "folkmoot.learning.data": "DataError OpenUrl Provider Samples open_data",
+    "folkmoot.learning.distro": "DistroMethod",
+    "folkmoot.learning.models": "GPT Precision best_device build compute_type logits",
+}
+LIGHT = ["folkmoot", "folkmoot.core.coordinator"]
+
+
+def names_in(file: Path) -> list[str] | None:
+    """The `__all__` of a file, or None when it has none."""
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return sorted(ast.literal_eval(node.value))
+    return None
+
+
+def packages() -> dict[str, list[str]]:
+    found = {}
+    for file in (SOURCE / "folkmoot").rglob("__init__.py"):
+        names = names_in(file)
+        if names is not None:
+            found[".".join(file.parent.relative_to(SOURCE).parts)] = names
+    return found
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_a_package_offers_what_the_list_says(package: str) -> None:
+    offered, listed = packages().get(package, []), sorted(PUBLIC[package].split())
+    new, gone = set(offered) - set(listed), set(listed) - set(offered)
+    assert not new, f"{package} offers {sorted(new)}: add them to PUBLIC if users should rely on it"
+    assert not gone, f"{package} no longer offers {sorted(gone)}: that breaks those who use it"
+
+
+def test_every_package_with_a_public_face_is_listed() -> None:
+    unlisted = {name: names for name, names in packages().items() if name not in PUBLIC}
+    assert not unlisted, f"add to PUBLIC in tests/test_public_names.py: {unlisted}"
+
+
+@pytest.mark.parametrize("package", LIGHT)
+def test_every_name_that_is_offered_is_there(package: str) -> None:
+    module = importlib.import_module(package)
+    assert [name for name in PUBLIC[package].split() if not hasattr(module, name)] == []
