@@ -285,12 +285,23 @@ def main() -> None:
     task = Task(train, held_out, 32 if options.quick else options.steps)
     record = Record(options.out / "runs.jsonl", task)
     rows = [row for row in ROWS if not options.rows or row.name in options.rows]
+    if options.report:
+        rates = known_rates(record)
+        print(report(record.all(), [r.name for r in rows if r.name in rates], rates, options.out))
+        return
     rates = {r.name: (r.lr or rate_guess(r)) if options.quick else tuned(r, record) for r in rows}
     for seed in range(1 if options.quick else options.seeds):
         for row in rows:
             outcome = record.get(row, rates[row.name], seed)
             print(f"{row.name}, seed {seed}: {outcome.loss:.4f}", flush=True)
     print(report(record.all(), [r.name for r in rows], rates, options.out), flush=True)
+
+
+def known_rates(record: Record) -> dict[str, float]:
+    """The best learning rate on file of every row that has been run."""
+    first = [o for o in record.all() if o.seed == 0]
+    names = {o.row for o in first}
+    return {n: min((o for o in first if o.row == n), key=lambda o: o.loss).lr for n in names}
 
 
 def rate_guess(row: Row) -> float:
@@ -300,6 +311,7 @@ def rate_guess(row: Row) -> float:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="one seed, short, nothing tuned")
+    parser.add_argument("--report", action="store_true", help="only report what was run so far")
     parser.add_argument("--steps", type=int, default=144, help="steps of the baseline")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rows", nargs="*", help="only these rows of the table")

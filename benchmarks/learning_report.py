@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Protocol
@@ -32,7 +32,7 @@ def report(
     outcomes: Sequence[Outcome], names: Sequence[str], rates: Mapping[str, float], out: Path
 ) -> str:
     """Markdown; also written to `out`, beside the plot."""
-    chosen = {n: [o for o in outcomes if o.row == n and abs(o.lr - rates[n]) < 1e-9] for n in names}
+    chosen = {n: _seeds(o for o in outcomes if (o.row, o.lr) == (n, rates[n])) for n in names}
     baseline = {o.seed: o.loss for o in chosen.get(BASELINE, [])}
     lines = [
         "| method | lr | bytes per token | below dense | loss | ratio to AdamW | seeds |",
@@ -45,15 +45,24 @@ def report(
     return f"{table}\n\nplot: {out / 'learning.png'}"
 
 
+def _seeds(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """One outcome of every seed; runs of two processes may have met."""
+    return list({o.seed: o for o in outcomes}.values())
+
+
 def _line(name: str, runs: Sequence[Outcome], rate: float, baseline: Mapping[int, float]) -> str:
     ratios = [o.loss / baseline[o.seed] for o in runs if o.seed in baseline]
     spread = f" ± {stdev(ratios):.3f}" if len(ratios) > 1 else ""
     ratio = f"{mean(ratios):.3f}{spread}" if ratios else "-"
     loss = mean(o.loss for o in runs)
     return (
-        f"| {name} | {rate:.2g} | {runs[0].bytes_per_token:,.3g} | {runs[0].dense_ratio:,.0f}× |"
+        f"| {name} | {rate:.2g} | {runs[0].bytes_per_token:,.3g} | {_times(runs[0].dense_ratio)} |"
         f" {loss:.3f} | {ratio} | {len(runs)} |"
     )
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f}×" if ratio > 0.9 else f"{ratio:.2f}×"
 
 
 def _plot(rows: Sequence[Sequence[Outcome]], path: Path) -> None:

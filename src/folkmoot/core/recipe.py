@@ -24,7 +24,7 @@ trained (so that a round's exchange overlaps the next round's training), and so 
 class Distro(msgspec.Struct, frozen=True, kw_only=True, tag="distro", forbid_unknown_fields=True):
     """Momentum, DCT on chunks, top-k with error feedback, amplitudes of a few bits."""
 
-    k: Annotated[int, Meta(ge=1, le=65536)] = 8
+    k: Annotated[int, Meta(ge=1, le=65536)] = 32
     """Coefficients sent per chunk (all of them, where a chunk has fewer)."""
     chunk: Annotated[int, Meta(ge=1, le=256)] = 64
     """Largest side of a chunk; the side used is the largest divisor of the dimension up to this."""
@@ -77,7 +77,7 @@ class SparseLoCo(
 ):
     """DiLoCo whose pseudo-gradient travels as error-fed top-k with 2-bit values."""
 
-    local_steps: Annotated[int, Meta(ge=1, le=100_000)] = 30
+    local_steps: Annotated[int, Meta(ge=1, le=100_000)] = 16
     beta1: Decay = 0.9
     beta2: Decay = 0.95
     eps: Positive = 1e-8
