@@ -155,11 +155,12 @@ def measure(size: int, threads: int, turns: int, tokens: int) -> dict[str, float
         {
             "adamw": adamw(size),
             "einsum": einsum(size, 3),
-            "sync": OurSide(size, 3, delay=0).seconds,
-            "overlap": OurSide(size, 3, delay=1).seconds,
+            "sync": OurSide(size, 3, delay=0, treatment="sign").seconds,
+            "overlap": OurSide(size, 3, delay=1, treatment="sign").seconds,
+            "orthogonal": OurSide(size, 3, delay=0, treatment="orthogonal").seconds,
             "adam": OurSide(size, 3, delay=0, treatment="adam").seconds,
-            "two": OurSide(size, 2, delay=0).seconds,
-            "thirty-two": OurSide(size, 32, delay=0).seconds,
+            "two": OurSide(size, 2, delay=0, treatment="sign").seconds,
+            "thirty-two": OurSide(size, 32, delay=0, treatment="sign").seconds,
             "hash": hashing(size),
         },
         turns,
@@ -216,7 +217,8 @@ def report(size: int, threads: int, s: dict[str, float], tokens: int) -> None:
     rows = [
         ("DisTrO, delay 0, sign", s["sync"]),
         ("DisTrO, delay 0, adam", s["adam"]),
-        ("DisTrO, delay 1, look-ahead", s["overlap"]),
+        ("DisTrO, delay 0, orthogonal", s["orthogonal"]),
+        ("DisTrO, delay 1, sign", s["overlap"]),
         ("einsum per tensor", s["einsum"]),
     ]
     print(f"  {'':28} {'ns/param':>9} {'÷ AdamW':>9} {'÷ einsum':>9} {'of a round':>11}")
