@@ -54,8 +54,9 @@ bench-run: $(VENV)/.dev ## measure a live run: throughput beside plain loops, a 
 
 diagrams: $(VENV)/.dev ## redraw the diagrams in the pages from the tables
 	@$(BIN)/python scripts/diagrams.py
-bench-learning: $(VENV)/.dev ## measure the exchange methods
+bench-learning: $(VENV)/.dev ## speed of the exchange methods, then loss against bytes (an hour; resumes)
 	@$(BIN)/python benchmarks/distro_speed.py
+	@$(BIN)/python benchmarks/learning_curves.py
 
 faults: $(VENV)/.dev ## long fault runs
 	@$(BIN)/folkmoot simulate --seeds 5000
