@@ -262,7 +262,7 @@ def _top_up(state: State, seed: bytes) -> Step:
     """Ask as many as the round still needs; once it is overdue, stragglers are not counted on."""
     out = {*state.selected, *state.quarantined, *state.excused}
     candidates = [id for id in state.members if id not in out]
-    counted_on = 0 if state.overdue else sum(1 for _ in state.outstanding())
+    counted_on = 0 if state.overdue else len(state.outstanding())
     missing = state.rules.selection(state.goal) - len(state.deliveries) - counted_on
     if state.rules.asynchronous:
         missing = len(candidates)
@@ -275,7 +275,7 @@ def _top_up(state: State, seed: bytes) -> Step:
 
 def _close(state: State) -> Step:
     count, rules = len(state.deliveries), state.rules
-    alone = not any(state.outstanding())
+    alone = not state.outstanding()
     suffices = count >= rules.enough(state.goal, len(state.quarantined))
     if count < state.goal and not (suffices and (alone or state.overdue)):
         return state, ()
@@ -295,7 +295,7 @@ def _ready(state: State) -> bool:
 def _starved(state: State) -> bool:
     if state.closing:
         return False
-    asked = len(state.deliveries) + sum(1 for _ in state.outstanding())
+    asked = len(state.deliveries) + len(state.outstanding())
     return asked < state.rules.enough(state.goal, len(state.quarantined))
 
 
