@@ -10,7 +10,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from federated.world import federation, run, world
+from federated.world import federation, run, with_bucket, world
 from folkmoot.federated import Participant, Settings, take_part
 from folkmoot.federated.arrays import ModelFile
 from folkmoot.federated.frameworks import from_sklearn, from_torch, to_sklearn, to_torch
@@ -145,13 +145,7 @@ def test_asynchronous_rounds_use_updates_as_they_come(tmp_path: Path) -> None:
     async def test() -> None:
         rules = {"rounds": 6, "min_participants": 1, "spares": 3, "buffer": 2, "max_staleness": 2}
         config = federation(tmp_path, rules, aggregation=FedBuff())
-        bucket = config.bucket
-        config = type(config)(
-            **{
-                **{f: getattr(config, f) for f in config.__struct_fields__},
-                "bucket": type(bucket)(url=bucket.url, keep_rounds=5),
-            }
-        )
+        config = with_bucket(config, keep_rounds=5)
         async with world(tmp_path, config) as w:
             train = lambda weights: (weights + np.float32(1), 1, {})  # noqa: E731
             await asyncio.gather(*(take_part(Does(train), settings(w)) for _ in range(4)))

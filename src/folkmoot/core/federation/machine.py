@@ -88,7 +88,7 @@ def task(state: State, id: str) -> Task | m.Refused:
         return m.Refused("outside-round", f"no round is in progress: the state is {state.phase}")
     if id not in state.selected:
         return _not_selected(state, id)
-    if state.closing and not state.rules.max_staleness:
+    if state.closing and not state.staleness(state.round):
         return m.Refused("closed", f"round {state.round} closed with enough updates")
     return Task(
         state.round, state.epochs, state.epoch_base, state.initial_round, state.global_digest
@@ -115,9 +115,10 @@ def _timely(state: State, round_: int) -> m.Refused | None:
         return m.Refused("outside-round", f"no round is in progress: the state is {state.phase}")
     if round_ > state.round:
         return m.Refused("future-round", f"round {round_} has not begun; it is round {state.round}")
-    if round_ < state.round - state.rules.max_staleness:
+    staleness = state.staleness(round_)
+    if round_ < state.round - staleness:
         return m.Refused("stale-round", f"round {round_} is over; it is round {state.round}")
-    if state.closing and round_ <= state.round - state.rules.max_staleness:
+    if state.closing and round_ <= state.round - staleness:
         # Only an update that is fresh enough for the next model may still come.
         return m.Refused("closed", f"round {round_} closed with enough updates")
     return None

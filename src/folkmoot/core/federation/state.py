@@ -60,6 +60,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     def epochs(self) -> int:
         return 0 if self.initial_round else self.rules.epochs
 
+    def staleness(self, round_: int) -> int:
+        """How old an update of `round_` may be. First weights have no model they started from."""
+        return 0 if self.initial and round_ == 0 else self.rules.max_staleness
+
     def delivered(self, id: str) -> bool:
         """Whether `id` delivered an update for the round in progress."""
         return f"{self.round}/{id}" in self.deliveries
