@@ -209,7 +209,7 @@ def test_survivors_stay_selected_when_the_round_is_topped_up(tmp_path: Path) -> 
             w.coordinator.submit(m.Dropped(tuple(gone)))
             assert kept in w.state.selected
             assert len(w.state.selected) == 5
-            assert len(list(w.state.outstanding())) == 3
+            assert len(w.state.outstanding()) == 3
 
     run(test)
 

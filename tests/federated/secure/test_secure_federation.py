@@ -119,7 +119,7 @@ def events(folder, kind):
 
 def expected(folder, participants):
     """The model that the plain formula gives for whoever was counted in each round."""
-    by_id = {Identity.load(folder / f"identity-{p.number}").participant_id: p for p in participants}
+    by_id = {Identity.load(folder / f"identity-{p.number}").public.hex(): p for p in participants}
     counted = {event["round"]: event["keys"] for event in events(folder, "Aggregate")}
     model = np.zeros(SIZE)
     for round_ in sorted(counted):
