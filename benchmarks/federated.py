@@ -23,6 +23,7 @@ from tree import Cell, available_mb, peak_rss_mb
 
 SIZES = ((2, 1_000_000), (10, 1_000_000), (2, 10_000_000), (10, 10_000_000), (50, 10_000_000))
 OUT = Path("out/federated")
+LONGEST_ROUND = 120.0  # seconds; slower cells are not worth anybody's wait
 KEEP_FREE_MB = 1500  # a cell that would push the machine into swap or the OOM killer is stopped
 
 
@@ -69,8 +70,8 @@ def latest(path: Path) -> dict[tuple[str, int, int], dict]:
 
 
 def done(row: dict | None) -> bool:
-    """Whether a cell need not be measured again; too little memory will not change."""
-    return row is not None and "memory" in row.get("error", "memory")
+    """Whether a cell need not be measured again."""
+    return row is not None and ("seconds" in row or row["hopeless"])
 
 
 def read(path: Path) -> Iterator[dict]:
@@ -98,7 +99,8 @@ def measure(name: str, clients: int, params: int, rounds: int | None) -> dict:
         with systems.ALL[name](job) as started:
             return row | watch(job, cell, server, started)
     except systems.CellFailed as failure:
-        return row | {"error": str(failure)}
+        hopeless = isinstance(failure, systems.CellHopeless)
+        return row | {"error": str(failure), "hopeless": hopeless}
     finally:
         cell.kill()
         job.clean()
@@ -118,7 +120,9 @@ def watch(job: systems.Job, cell: Cell, server: Cell, started: systems.Started) 
         lowest = min(lowest, available_mb())
         if lowest < KEEP_FREE_MB:
             used = sum(peak.values())
-            raise systems.CellFailed(f"out of memory on this machine (server had {used:.0f} MB)")
+            raise systems.CellHopeless(f"out of memory on this machine (server had {used:.0f} MB)")
+        if marks and time.monotonic() - marks[-1]["t"] > LONGEST_ROUND:
+            raise systems.CellHopeless(f"a round takes more than {LONGEST_ROUND:.0f} s")
         if time.monotonic() > deadline:
             raise systems.CellFailed(f"{len(marks)} rounds begun in {job.patience:.0f} s")
         started.check()

@@ -23,7 +23,11 @@ SERVER = "FOLKMOOT_BENCH_SERVER"
 
 
 class CellFailed(Exception):
-    """This cell gave no figures; the text goes into the table."""
+    """This cell gave no figures; the text goes into the table, and the cell may be tried again."""
+
+
+class CellHopeless(CellFailed):
+    """Nor would it another time: too little memory, or too slow to wait for."""
 
 
 @dataclass

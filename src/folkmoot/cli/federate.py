@@ -6,6 +6,7 @@ import importlib
 import os
 import signal
 import sys
+import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,16 +58,28 @@ def join(
     authority: Authority = "",
     certificate: Annotated[str, typer.Option(help="Our own certificate, for mutual TLS.")] = "",
     certificate_key: Annotated[str, typer.Option(help="Its private key.")] = "",
+    peers: Annotated[
+        Path | None,
+        typer.Option(help="TOML: name = public key of everybody we agree to be summed with."),
+    ] = None,
 ) -> None:
     """Take part in a federation until it has finished; reconnects for ever."""
     from folkmoot.cli.failing import failing
     from folkmoot.exchange.bucket import BucketError
-    from folkmoot.federated.client import Settings
+    from folkmoot.federated.client import Settings, keep_freed_memory
     from folkmoot.federated.connection import Refused, Tls
 
+    keep_freed_memory()
     tls = Tls(authority, certificate, certificate_key) if authority or certificate else None
-    settings = Settings(address=address, run_id=run, identity=str(identity), bucket=bucket, tls=tls)
     with failing(Refused, BucketError, OSError, ValueError, TypeError):
+        settings = Settings(
+            address=address,
+            run_id=run,
+            identity=str(identity),
+            bucket=bucket,
+            tls=tls,
+            peers=tomllib.loads(peers.read_text()) if peers else {},
+        )
         made = load_participant(participant)()
         if not asyncio.run(_take_part(made, settings)):
             raise typer.Exit(130)
@@ -151,6 +164,7 @@ def load_participant(name: str) -> Any:
 
 
 async def _serve(config: Any) -> None:
+    from folkmoot.federated.aggregate.private import Private
     from folkmoot.federated.server import serving
 
     stop = _interruption()
@@ -158,6 +172,10 @@ async def _serve(config: Any) -> None:
         state = server.coordinator.state
         again = f", resumed in round {state.round}" if server.coordinator.resumed else ""
         typer.echo(f"{config.run_id} at {server.address}{again}; weights in {config.bucket.url}")
+        if config.secure.enabled:
+            typer.echo("updates are masked: this coordinator sees only their sum")
+        if isinstance(config.aggregation, Private):
+            typer.echo(config.aggregation.promise(config.rounds.rounds))
         if server.metrics_port is not None:
             typer.echo(f"metrics at http://{config.metrics.host}:{server.metrics_port}/metrics")
         if await _until(stop, server.finished()):

@@ -61,6 +61,11 @@ def test_epsilon_grows_with_rounds_and_survives_a_restart():
     assert spent[0] < spent[1] < spent[2] == strategy.forecast(3)
 
 
+def test_the_owner_is_told_epsilon_for_the_delta_asked():
+    said = Private(clip_norm=1.0, noise_multiplier=4.0, delta=1e-6).promise(10)
+    assert f"epsilon {accountant.epsilon(4.0, 10, 1e-6):.2f} for delta 1e-06" in said
+
+
 def exact_delta(epsilon, mu):
     """The Gaussian mechanism's δ(ε) in closed form (Balle and Wang 2018)."""
     below = stats.norm.cdf(mu / 2 - epsilon / mu)

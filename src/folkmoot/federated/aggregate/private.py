@@ -55,6 +55,13 @@ class Private(Strategy, frozen=True, tag="private"):
         """ε at the end of a federation of so many rounds."""
         return epsilon(self.noise_multiplier, rounds, self.delta)
 
+    def promise(self, rounds: int) -> str:
+        """What a federation of so many rounds spends, in a sentence for its owner."""
+        return (
+            f"differential privacy: epsilon {self.forecast(rounds):.2f} for delta {self.delta:g} "
+            f"after {rounds} rounds, for a participant that is in all of them"
+        )
+
     def combine(self, closing: Closing) -> Figures:
         layout, spent = common_layout(closing), noisy_rounds(closing.memory)
         if closing.reference is None:
