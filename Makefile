@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: help demo test check format bench bench-learning bench-run bench-federated diagrams faults clean
+.PHONY: help demo test check format bench bench-learning bench-run bench-peer bench-federated diagrams faults clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
@@ -42,6 +42,9 @@ format: $(VENV)/.dev ## rewrite the code in the house format
 bench: $(VENV)/.dev ## measure the core
 	@$(BIN)/python benchmarks/core.py
 
+bench-peer: $(VENV)/.dev ## content and gossip between peers, beside the bare transport
+	@$(BIN)/python benchmarks/peer.py
+
 bench-federated: $(VENV)/.dev ## federated rounds beside Flower (half an hour; resumes)
 	@$(BIN)/python benchmarks/federated.py
 
@@ -51,8 +54,9 @@ bench-run: $(VENV)/.dev ## measure a live run: throughput beside plain loops, a 
 
 diagrams: $(VENV)/.dev ## redraw the diagrams in the pages from the tables
 	@$(BIN)/python scripts/diagrams.py
-bench-learning: $(VENV)/.dev ## measure the exchange methods
+bench-learning: $(VENV)/.dev ## speed of the exchange methods, then loss against bytes (an hour; resumes)
 	@$(BIN)/python benchmarks/distro_speed.py
+	@$(BIN)/python benchmarks/learning_curves.py
 
 faults: $(VENV)/.dev ## long fault runs
 	@$(BIN)/folkmoot simulate --seeds 5000

@@ -3,20 +3,22 @@
     python benchmarks/distro_speed.py [--quick] [--sizes 10,100] [--threads 1,2]
 
 Everything is measured in one run, contenders in turn, the best of several turns each; what counts
-are the ratios. `DisTrO` is all of contribute() but the training itself (clearing gradients, clipping,
-compressing, packing) and all of apply() (checking, summing, inverting, stepping) for 3 payloads.
+are the ratios. `DisTrO` is all of contribute() but the training itself (clearing gradients,
+clipping, compressing, packing) and all of apply() (checking, summing, inverting, stepping) for 3
+payloads.
 `--clock cpu` counts processor time instead of time on the wall: for one thread on a busy machine.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE
 
 import torch
 from torch import nn
@@ -55,6 +57,7 @@ class OurSide:
         self.peers, self.step, self.training = peers, 0, 0.0
         self.grads = torch.randn_like(self.method.flat.grads)
         self.others = [self._payload() for _ in range(peers - 1)]
+        self.before = [self._contribution() for _ in range(self.method.delay)]
 
     def _closure(self, _: int) -> float:
         start = now()
@@ -62,18 +65,22 @@ class OurSide:
         self.training = now() - start
         return 0.0
 
+    def _contribution(self) -> bytes:
+        self.step += 1
+        return self.method.contribute(self._closure, self.step, LR).payload
+
     def _payload(self) -> bytes:
         """What another client might say: its gradient is not ours."""
         self.grads = self.grads.roll(7919)
-        made = self.method.contribute(self._closure, 0, LR).payload
-        self.method.apply([made], 0, LR)
+        made = self._contribution()
+        self.method.apply([made], self.step, LR)
         return made
 
     def seconds(self) -> float:
-        self.step += 1
         start = now()
-        made = self.method.contribute(self._closure, self.step, LR).payload
-        self.method.apply([made, *self.others], self.step, LR)
+        self.before.append(self._contribution())
+        due = self.before.pop(0)
+        self.method.apply([due, *self.others], self.step - self.method.delay, LR)
         return now() - start - self.training
 
 
@@ -148,11 +155,12 @@ def measure(size: int, threads: int, turns: int, tokens: int) -> dict[str, float
         {
             "adamw": adamw(size),
             "einsum": einsum(size, 3),
-            "sync": OurSide(size, 3, delay=0).seconds,
-            "overlap": OurSide(size, 3, delay=1).seconds,
+            "sync": OurSide(size, 3, delay=0, treatment="sign").seconds,
+            "overlap": OurSide(size, 3, delay=1, treatment="sign").seconds,
+            "orthogonal": OurSide(size, 3, delay=0, treatment="orthogonal").seconds,
             "adam": OurSide(size, 3, delay=0, treatment="adam").seconds,
-            "two": OurSide(size, 2, delay=0).seconds,
-            "thirty-two": OurSide(size, 32, delay=0).seconds,
+            "two": OurSide(size, 2, delay=0, treatment="sign").seconds,
+            "thirty-two": OurSide(size, 32, delay=0, treatment="sign").seconds,
             "hash": hashing(size),
         },
         turns,
@@ -181,9 +189,11 @@ def rounds(method: DistroMethod) -> None:
         method.flat.grads.normal_()
         return 0.0
 
-    for step in range(3):
-        payload = method.contribute(closure, step, LR).payload
-        method.apply([payload] * 3, step, LR)
+    sent = []
+    for step in range(4):
+        sent.append(method.contribute(closure, step, LR).payload)
+        if step >= method.delay:
+            method.apply([sent[step - method.delay]] * 3, step - method.delay, LR)
 
 
 def resident(field: str) -> int:
@@ -191,10 +201,11 @@ def resident(field: str) -> int:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(field))
 
 
-def memory(size: int) -> dict[str, float]:
-    command = [sys.executable, __file__, "--memory", str(size)]
-    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return {name: float(x) for name, x in json.loads(out).items()}
+def memory(size: int, delay: int) -> float:
+    """In a process of its own, whose allocator gives back what is freed, so that it counts once."""
+    command = [sys.executable, __file__, "--memory", str(size), str(delay)]
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "131072"}
+    return float(subprocess.run(command, check=True, stdout=PIPE, env=environment).stdout)
 
 
 def report(size: int, threads: int, s: dict[str, float], tokens: int) -> None:
@@ -206,7 +217,8 @@ def report(size: int, threads: int, s: dict[str, float], tokens: int) -> None:
     rows = [
         ("DisTrO, delay 0, sign", s["sync"]),
         ("DisTrO, delay 0, adam", s["adam"]),
-        ("DisTrO, delay 1, look-ahead", s["overlap"]),
+        ("DisTrO, delay 0, orthogonal", s["orthogonal"]),
+        ("DisTrO, delay 1, sign", s["overlap"]),
         ("einsum per tensor", s["einsum"]),
     ]
     print(f"  {'':28} {'ns/param':>9} {'÷ AdamW':>9} {'÷ einsum':>9} {'of a round':>11}")
@@ -223,18 +235,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="10 M parameters only, few turns")
     parser.add_argument("--sizes", default="10,100")
     parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--memory", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--memory", type=int, nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
     options = parser.parse_args()
     global now
     now = time.process_time if options.clock == "cpu" else time.perf_counter
     if options.memory:
-        # In the order of need: what the first leaves to the allocator can only help the second.
-        found = {
-            name: peak_copies(options.memory, recipe)
-            for name, recipe in [("delay 0", Distro(delay=0)), ("delay 1", Distro(delay=1))]
-        }
-        print(json.dumps(found))
+        size, delay = options.memory
+        print(peak_copies(size, Distro(delay=delay)))
         return
     for size in [10] if options.quick else map(int, options.sizes.split(",")):
         turns = 3 if options.quick else 15 if size == 10 else 6
@@ -244,10 +252,9 @@ def main() -> None:
         plan = OurSide(size, 1, delay=0).method.plan
         print(f"\n  wire: {payload_size(plan):,} bytes a client and round,", end=" ")
         print(f"{4 * plan.size / payload_size(plan):,.0f}× below dense float32 (k = {K}, 1 bit)")
-        for name, copies in memory(size).items():
-            print(
-                f"  peak memory beyond model and gradients, {name}: {copies:.2f} copies of the model"
-            )
+        for delay in (0, 1):
+            copies = memory(size, delay)
+            print(f"  peak memory beyond model and gradients, delay {delay}: {copies:.2f} copies")
 
 
 if __name__ == "__main__":

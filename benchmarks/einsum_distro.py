@@ -1,7 +1,7 @@
 """DisTrO the straightforward way, to measure against: per tensor, einsum with the DCT matrix, topk.
 
 Momentum in weight space, one dense transform to send and one inverse to subtract what was sent,
-peers' messages concatenated and scatter-reduced, one inverse to apply, as public implementations do.
+peers' messages concatenated and scatter-reduced, one inverse to apply, as public code does.
 Nothing is packed: messages are index and sign tensors.
 """
 

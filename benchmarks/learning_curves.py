@@ -77,8 +77,8 @@ ROWS = [
     distro("k=8", k=8),
     distro("k=32, delay 1", k=32, delay=1, lr_of="DisTrO k=32"),
     distro("k=32, 20 % missing", k=32, missing=0.2, lr_of="DisTrO k=32"),
-    distro("k=32, sign", k=32, treatment="sign"),
-    distro("k=8, sign", k=8, treatment="sign"),
+    distro("k=32, sign", k=32, treatment="sign", lr=8e-3),
+    distro("k=8, sign", k=8, treatment="sign", lr=8e-3),
     Row(
         name="SparseLoCo, 20 % missing",
         recipe=SPARSE,

@@ -4,8 +4,8 @@
 
 First two independent processes train the same GPT on the same batches with nothing around them
 (forward, backward, AdamW). Then a run of two clients does, and its own log says how long rounds
-took and how much of them was training. Goals: at least 0.9x the tokens a second of the plain loops, and
-at most 5 % of a round that is not training, at about ten seconds of training a round.
+took and how much of them was training. Goals: at least 0.9x the tokens a second of the plain
+loops, and at most 5 % of a round that is not training, at ten seconds of training a round.
 """
 
 import argparse

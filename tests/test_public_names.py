@@ -23,13 +23,14 @@ PUBLIC = {
     ),
     "folkmoot.federated": "Participant Settings Tls join take_part",
     "folkmoot.exchange.peer": (
-        "Blob Connected Disconnected Event Limits Manifest Message Method Misbehaved NoAnswer"
-        " Parameter Peer PeerConfig Refusal SharedModel StoreFull Traffic Turned Unavailable"
-        " Unreachable WrongModel fetch_model"
+        "Blob Connected Disconnected Event Ignored Limits Manifest Message Method Misbehaved"
+        " NoAnswer Parameter Peer PeerConfig Refusal SharedModel StoreFull Traffic Turned"
+        " Unavailable Unreachable WrongModel fetch_model"
     ),
     "folkmoot.learning.data": "DataError OpenUrl Provider Samples open_data",
     "folkmoot.learning.distro": "DistroMethod",
     "folkmoot.learning.models": "GPT Precision best_device build compute_type logits",
+    "folkmoot.simulate": "Report replay simulate",
 }
 LIGHT = ["folkmoot", "folkmoot.core.coordinator"]
 

@@ -51,6 +51,14 @@ class ShareAbandoned(Event, frozen=True, tag=True):
     height: int
 
 
+class ShareFailed(Event, frozen=True, tag=True):
+    """Our share could not be trained; its samples are given out again."""
+
+    epoch: int
+    height: int
+    reason: str
+
+
 class RoundLearnt(Event, frozen=True, tag=True):
     """The results of a round are in the model."""
 

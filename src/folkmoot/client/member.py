@@ -8,6 +8,7 @@ send raises here: it is noted, and the run goes on.
 
 import asyncio
 import random
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -19,49 +20,27 @@ import msgspec
 from folkmoot.authority import Authority, Unreachable
 from folkmoot.client import events
 from folkmoot.client.learner import Cancelled, Learner
+from folkmoot.client.models import Models
+from folkmoot.client.results import Results, number
 from folkmoot.core.coordinator import Coordinator, Run, RunState
 from folkmoot.core.coordinator import client_events as c
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.client import Client
-from folkmoot.core.coordinator.commitment import commitment_hash
-from folkmoot.core.coordinator.ledger import Ledger, Result
+from folkmoot.core.coordinator.ledger import Result
 from folkmoot.core.coordinator.state import Source
 from folkmoot.core.identity import short
-from folkmoot.exchange.bucket import Bucket, BucketError
-from folkmoot.exchange.peer import (
-    Message,
-    NoAnswer,
-    Peer,
-    Refusal,
-    SharedModel,
-    Unavailable,
-    WrongModel,
-    fetch_model,
-)
-from folkmoot.exchange.peer.rpc import Method
-from folkmoot.learning import checkpoint, statehash
+from folkmoot.exchange.peer import Event as PeerEvent
+from folkmoot.exchange.peer import Misbehaved, Peer
+from folkmoot.learning.data.source import DataError
 
 T = TypeVar("T")
 Emit = Callable[[msgspec.Struct], None]
 
-# Peers keep and answer for the rounds that a state tells of; a round's number orders them all.
-EPOCH_ROUNDS = 1 << 20
-# How long to wait for a holder of the model to connect, and before asking again, in seconds.
-CONNECT_TIME, RETRY_TIME = 5.0, 0.5
 # How often a model is scored on held-out text, in steps, and on how much of it.
 EVALUATE_EVERY = 10
 EVALUATED_SEQUENCES = 16
-
-
-class Wanted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Which results a client that missed them asks for."""
-
-    epoch: int
-    height: int
-    senders: tuple[bytes, ...]
-
-
-GET_RESULTS = Method("results", Wanted, tuple[Result, ...])
+# Waits between attempts to reach the authority, in seconds.
+FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
 
 
 class Member:
@@ -80,28 +59,25 @@ class Member:
         self.peer = peer
         self.authority = authority
         self.learner = learner
-        self.folder = folder
         self.emit = emit
         self.machine = Client(identity, run.run_id, peer.address)
         self._queue: asyncio.Queue[c.Event] = asyncio.Queue()
         self._worker = ThreadPoolExecutor(1, "learner")
         self._tasks: set[asyncio.Task[Any]] = set()
         self._epoch_tasks: set[asyncio.Task[Any]] = set()
-        self._stop_training = False
-        self._stop_storing = False
-        self._payloads: dict[bytes, tuple[int, bytes]] = {}  # (round, bytes) by commitment
-        self._messages: dict[bytes, Message] = {}
-        self._shared: SharedModel | None = None
-        self._account_before = (-1, 0, 0)  # epoch, bytes sent, least possible
-        self._holds = False
+        # What the worker is at; each is set when it should give up.
+        self._no_training, self._no_storing = threading.Event(), threading.Event()
         self._evaluations: tuple[tuple[str, float], ...] = ()
+        self._account_before = (-1, 0, 0)  # epoch, bytes sent, least possible
+        self.results = Results(peer, learner, self.machine, self._queue.put_nowait, emit)
+        self.models = Models(peer, learner, folder, self._work, emit)
+        peer.on_event = self._noticed
 
     # The loop.
 
     async def run(self) -> None:
         """Be a member until the run is finished."""
-        loops = [self._watch(), self._listen(), self._remind(), self._decide()]
-        self.peer.answer(GET_RESULTS, self._answer_results)
+        loops = [self._watch(), self.results.listen(), self._decide()]
         running = [asyncio.create_task(loop) for loop in loops]
         try:
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -118,11 +94,12 @@ class Member:
             self.emit(events.AuthorityUnreachable(str(error)))
 
     async def _end(self, running: list[asyncio.Task[None]]) -> None:
-        self._stop_training = self._stop_storing = True
+        self._no_training.set()
+        self._no_storing.set()
         for task in (*running, *self._tasks):
             task.cancel()
         await asyncio.gather(*running, *self._tasks, return_exceptions=True)
-        self._worker.shutdown(wait=True)
+        await asyncio.to_thread(self._worker.shutdown)
 
     async def _watch(self) -> None:
         async for state in self.authority.watch():
@@ -131,36 +108,24 @@ class Member:
                 self.emit(_seen(state))
                 return
 
-    async def _listen(self) -> None:
-        while True:
-            message = await self.peer.receive()
-            try:
-                result = msgspec.msgpack.decode(message.content.head, type=Result)
-            except (msgspec.DecodeError, msgspec.ValidationError) as error:
-                self.emit(events.ResultRefused(short(message.origin), -1, f"not a result: {error}"))
-                continue
-            if result.sender != message.origin or result.size > self.learner.payload_limit():
-                reason = "it speaks for another client, or is larger than any result"
-                self.emit(events.ResultRefused(short(message.origin), result.height, reason))
-                continue
-            self._messages[result.commitment] = message
-            self._queue.put_nowait(c.Offered(result))
-
-    async def _remind(self) -> None:
-        while True:
-            now = _now()
-            await asyncio.sleep(max(self.machine.next_alarm(now + 1) - now, 50) / 1000)
-            self._queue.put_nowait(c.Alarm())
-
     async def _decide(self) -> None:
         while True:
-            event = await self._queue.get()
+            event = await self._next_event()
             if isinstance(event, _Failed):
                 raise event.error
             if isinstance(event, c.Saw):
                 await self._saw(event.state)
             for action in self.machine.apply(event, _now()):
                 self._do(action)
+
+    async def _next_event(self) -> c.Event:
+        """What comes next, or an alarm when the machine has waited long enough."""
+        now = _now()
+        try:
+            async with asyncio.timeout(max(self.machine.next_alarm(now) - now, 0) / 1000):
+                return await self._queue.get()
+        except TimeoutError:
+            return c.Alarm()
 
     async def _saw(self, state: Coordinator) -> None:
         before = self.machine.state
@@ -173,11 +138,15 @@ class Member:
         self.emit(_seen(state))
         clients = [x for x in state.epoch.clients if not x.left and x.id != self.machine.id]
         await self.peer.members({x.id: x.address for x in clients})
-        if state.run_state is RunState.RoundTrain:
-            height = state.round.height
-            self._forget(state.epoch_number, height - len(state.epoch.rounds))
-            if height > 0:
-                self._unshare()
+        if state.epoch.rounds:
+            oldest = state.epoch.rounds[0].height
+            self.results.forget(number(state.epoch_number, oldest))
+            if oldest > 0:
+                self.models.unshare()  # nobody can come to this epoch any more
+
+    def _noticed(self, event: PeerEvent) -> None:
+        if isinstance(event, Misbehaved):
+            self.emit(events.Peers("misbehaved", f"{short(event.peer)}: {event.reason}"))
 
     # Carrying out.
 
@@ -188,21 +157,23 @@ class Member:
             case c.Load():
                 self._begin(self._load(action), of_epoch=True)
             case c.Learn():
-                self._begin(self._learn(action), of_epoch=True)
+                # The bytes are taken now: by the time it begins they may have been forgotten.
+                payloads = self.results.payloads(action.results)
+                self._begin(self._learn(action, payloads), of_epoch=True)
             case c.Train():
-                self._stop_training = False
-                self._begin(self._train(action), of_epoch=True)
+                self._no_training = threading.Event()
+                self._begin(self._train(action, self._no_training.is_set), of_epoch=True)
             case c.Tell(result):
-                self._tell(result)
+                self._account(result, self.results.tell(result))
             case c.Fetch(result):
-                self._begin(self._fetch(result), of_epoch=True)
+                self._begin(self.results.fetch(result), of_epoch=True)
             case c.Ask():
-                self._begin(self._ask(action), of_epoch=True)
+                self._begin(self.results.ask(action), of_epoch=True)
             case c.Upload():
-                self._stop_storing = False
-                self._begin(self._upload(action), of_epoch=True)
+                self._no_storing = threading.Event()
+                self._begin(self._upload(action, self._no_storing.is_set), of_epoch=True)
             case c.Abandon(epoch, height):
-                self._stop_training = True
+                self._no_training.set()
                 self.emit(events.ShareAbandoned(epoch, height))
             case c.Stop():
                 self._stop()
@@ -222,11 +193,12 @@ class Member:
             self._queue.put_nowait(_Failed(task.exception()))
 
     def _stop(self) -> None:
-        self._stop_training = self._stop_storing = True
+        self._no_training.set()
+        self._no_storing.set()
         for task in self._epoch_tasks:
             task.cancel()
-        self._payloads.clear()
-        self._messages.clear()
+        self.results.clear()
+        self.models.unshare()
 
     async def _work(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run in the worker thread; it finishes there even when nobody waits any more."""
@@ -234,7 +206,7 @@ class Member:
         return await loop.run_in_executor(self._worker, function, *arguments)
 
     async def _submit(self, message: m.AnyMessage) -> None:
-        wait = 0.2
+        wait = FIRST_WAIT
         while True:
             try:
                 refused = await self.authority.submit(message)
@@ -244,149 +216,69 @@ class Member:
                 if isinstance(message, m.HealthCheck):
                     return  # the next one says as much
                 await asyncio.sleep(wait * (0.5 + random.random()))
-                wait = min(wait * 2, 5.0)
+                wait = min(wait * 2, LONGEST_WAIT)
         if refused is not None:
             self.emit(events.MessageRefused(type(message).__name__, refused.name))
             self._queue.put_nowait(c.WasRefused(message, refused))
 
     async def _load(self, action: c.Load) -> None:
-        began = time.perf_counter()
-        try:
-            source = await self._get_model(action)
-            model_hash = await self._work(self.learner.hash)
-        except (Unavailable, WrongModel, BucketError, checkpoint.CheckpointError) as error:
-            self.emit(events.ModelNotLoaded(action.epoch, str(error)))
+        model_hash = await self.models.load(action)
+        if model_hash is None:
             self._queue.put_nowait(c.NotLoaded(action.epoch))
             return
-        self._holds = True
-        seconds = time.perf_counter() - began
-        self.emit(events.ModelLoaded(action.epoch, source, model_hash.hex(), seconds))
         self._queue.put_nowait(c.Loaded(action.epoch, model_hash))
         state = self.machine.state
         newcomers = {x.id for x in state.epoch.clients} - set(action.holders) if state else set()
         if action.checkpoint.source is Source.P2P and newcomers - {self.machine.id}:
-            parts = await self._work(self.learner.shared_parts)
-            self._unshare()
-            self._shared = SharedModel(self.peer, model_hash, parts)
+            # The worker takes this copy before anything that follows from `Loaded`.
+            await self.models.share(model_hash)
 
-    async def _get_model(self, action: c.Load) -> str:
-        held = await self._work(self.learner.hash) if self._holds else b""
-        if held and held == action.model_hash:
-            return "own"
-        if action.checkpoint.source is Source.P2P:
-            await self._fetch_model(action)
-            return "peers"
-        if action.checkpoint.source is Source.Stored:
-            folder = await self._work(self._stored, action.checkpoint.location)
-            await self._work(self.learner.restore, folder)
-            return "storage"
-        await self._work(self.learner.initialise)
-        return "seed"
-
-    async def _fetch_model(self, action: c.Load) -> None:
-        leaves: dict[str, bytes] = {}
-
-        def agreed(manifest: Any) -> bool:
-            leaves.clear()
-            leaves.update(manifest.leaves())
-            return statehash.root(leaves) == action.model_hash
-
-        holders = [h for h in action.holders if h != self.machine.id]
-        deadline = time.monotonic() + self.learner.run.config.warmup_time
-        while True:
-            await self.peer.connected(holders[:1], CONNECT_TIME)
-            try:
-                parts = await fetch_model(
-                    self.peer,
-                    action.model_hash,
-                    holders,
-                    self.learner.part_sizes(),
-                    agreed,
-                    lambda name, data: self.learner.fits(name, data, leaves),
-                )
-                break
-            except (Unavailable, WrongModel):
-                # Holders may still be connecting to us, or making their copy.
-                if time.monotonic() > deadline:
-                    raise
-                await asyncio.sleep(RETRY_TIME)
-        await self._work(self.learner.adopt, parts)
-
-    def _stored(self, location: str) -> Path:
-        root, _, name = location.rpartition("/")
-        return checkpoint.fetch(Bucket(root), name, self.folder / "checkpoints")
-
-    async def _learn(self, action: c.Learn) -> None:
+    async def _learn(self, action: c.Learn, payloads: list[bytes]) -> None:
         began = time.perf_counter()
-        payloads = [self._payloads[result.commitment][1] for result in action.results]
         model_hash = await self._work(self.learner.learn, payloads, action.step)
         seconds = time.perf_counter() - began
-        learnt = len(payloads)
         self.emit(
-            events.RoundLearnt(action.epoch, action.height, learnt, model_hash.hex(), seconds)
+            events.RoundLearnt(
+                action.epoch, action.height, len(payloads), model_hash.hex(), seconds
+            )
         )
         self._queue.put_nowait(c.Learnt(action.epoch, action.height, model_hash))
 
-    async def _train(self, action: c.Train) -> None:
+    async def _train(self, action: c.Train, stopped: Callable[[], bool]) -> None:
         began = time.perf_counter()
         try:
-            worked = await self._work(
-                self.learner.train, action.step, action.share, lambda: self._stop_training
-            )
+            worked = await self._work(self.learner.train, action.step, action.share, stopped)
         except Cancelled:
             return
+        except (FloatingPointError, DataError, OSError, Unreachable) as error:
+            self.emit(events.ShareFailed(action.epoch, action.height, str(error)))
+            self._queue.put_nowait(c.NotTrained(action.epoch, action.height))
+            return
         seconds = time.perf_counter() - began
-        commitment = commitment_hash(action.step, action.share, worked.payload)
-        number = self._round(action.epoch, action.height)
-        name = self.peer.put(worked.payload, number)
-        result = Result(
-            action.epoch,
-            action.height,
-            self.machine.id,
-            commitment,
-            name,
-            len(worked.payload),
-        )
-        self._payloads[commitment] = (number, worked.payload)
-        samples = sum(len(span) for span in action.share)
+        result = self.results.made(action, worked.payload)
+        samples, speed = sum(len(span) for span in action.share), worked.tokens_per_second
+        where = (action.epoch, action.height, action.step)
         self.emit(
-            events.ShareTrained(
-                action.epoch,
-                action.height,
-                action.step,
-                samples,
-                worked.loss,
-                seconds,
-                worked.tokens_per_second,
-                len(worked.payload),
-            )
+            events.ShareTrained(*where, samples, worked.loss, seconds, speed, len(worked.payload))
         )
-        speed = worked.tokens_per_second
         metadata = m.WitnessMetadata(float(speed), 0.0, worked.loss, self._evaluations)
         self._queue.put_nowait(c.Trained(result, speed, metadata))
         if action.step % EVALUATE_EVERY == 0 and self._turn(action.step):
-            await self._evaluate(action)
+            await self._evaluate(action, stopped)
 
     def _turn(self, step: int) -> bool:
         """Whether it is ours to evaluate: one client at a time is enough, the models are equal."""
         state = self.machine.state
-        place = state.find(self.machine.id) if state else None
-        return state is not None and step // EVALUATE_EVERY % len(state.epoch.clients) == place
+        if state is None or (place := state.find(self.machine.id)) is None:
+            return False
+        return step // EVALUATE_EVERY % len(state.epoch.clients) == place
 
-    async def _evaluate(self, action: c.Train) -> None:
+    async def _evaluate(self, action: c.Train, stopped: Callable[[], bool]) -> None:
         """Score held-out text while the others' results are on their way."""
-        score = await self._work(
-            self.learner.evaluate, EVALUATED_SEQUENCES, lambda: self._stop_training
-        )
+        score = await self._work(self.learner.evaluate, EVALUATED_SEQUENCES, stopped)
         if score is not None:
             self._evaluations = (("held_out", score.loss),)
             self.emit(events.Evaluated(action.epoch, action.height, action.step, score.loss))
-
-    def _tell(self, result: Result) -> None:
-        number = self._round(result.epoch, result.height)
-        payload = self._payloads[result.commitment][1]
-        self.peer.publish(number, msgspec.msgpack.encode(result), payload)
-        self._account(result, len(payload) * len(self.peer.neighbours()))
 
     def _account(self, result: Result, due: int) -> None:
         """Say what the network carried since the last round of this epoch."""
@@ -399,104 +291,10 @@ class Member:
         self._account_before = (result.epoch, sent, due)
         self.emit(events.Traffic(result.epoch, result.height, sent, received, *known))
 
-    async def _fetch(self, result: Result) -> None:
-        message = self._messages.pop(result.commitment, None)
-        try:
-            if message is not None:
-                payload = await self.peer.body(message, result.size)
-            else:
-                payload = await self._get(result)
-        except Unavailable as error:
-            self.emit(events.ResultRefused(short(result.sender), result.height, str(error)))
-            return
-        await self._take(result, payload)
-
-    async def _get(self, result: Result) -> bytes:
-        providers = [result.sender, *sorted(self.peer.neighbours() - {result.sender})]
-        number = self._round(result.epoch, result.height)
-        return await self.peer.get(result.blob, providers, result.size, number)
-
-    async def _take(self, result: Result, payload: bytes) -> None:
-        """Believe a result when its bytes are what its sender committed to, and can be learnt."""
-        ledger: Ledger | None = self.machine.ledgers.get(result.height)
-        share = ledger.shares.get(result.sender) if ledger else None
-        if result.epoch != self.machine.epoch or ledger is None or share is None:
-            return
-        reason = None
-        if commitment_hash(ledger.step, share, payload) != result.commitment:
-            reason = "its bytes are not what was committed to"
-        elif refusal := self.learner.check(payload):
-            reason = f"{refusal.reason}: {refusal.detail}"
-        if reason is not None:
-            self.emit(events.ResultRefused(short(result.sender), result.height, reason))
-            return
-        number = self._round(result.epoch, result.height)
-        self._payloads[result.commitment] = (number, payload)
-        self.peer.put(payload, number)
-        self._queue.put_nowait(c.Arrived(result))
-
-    async def _ask(self, action: c.Ask) -> None:
-        """Ask neighbours, one after the other, until every result is here."""
-        self.emit(events.ResultMissing(action.epoch, action.height, len(action.senders)))
-        question = Wanted(action.epoch, action.height, action.senders)
-        wanted = set(action.senders)
-        for neighbour in sorted(self.peer.neighbours(), key=lambda _: random.random()):
-            if not wanted:
-                return
-            try:
-                results = await self.peer.ask(neighbour, GET_RESULTS, question)
-                for result in results:
-                    if result.sender in wanted and (result.epoch, result.height) == (
-                        action.epoch,
-                        action.height,
-                    ):
-                        await self._take(result, await self._get(result))
-                        wanted.discard(result.sender)
-            except (NoAnswer, Refusal, Unavailable) as error:
-                self.emit(events.Peers("no answer", f"{short(neighbour)}: {error}"))
-
-    async def _answer_results(self, asker: bytes, wanted: Wanted) -> tuple[Result, ...]:
-        ledger = self.machine.ledgers.get(wanted.height)
-        if ledger is None or wanted.epoch != self.machine.epoch:
-            raise Refusal("this round is not known here")
-        offers = [ledger.offers.get(sender, {}) for sender in wanted.senders[:4096]]
-        return tuple(r for known in offers for r in known.values() if r.commitment in ledger.sound)
-
-    async def _upload(self, action: c.Upload) -> None:
-        began = time.perf_counter()
-        root = self.learner.run.model.checkpoint
-        try:
-            location = await self._work(self._store, root, action.step)
-        except checkpoint.Cancelled:
-            return
-        except (BucketError, checkpoint.CheckpointError, OSError) as error:
-            self.emit(events.CheckpointFailed(action.epoch, str(error)))
-            return
-        seconds = time.perf_counter() - began
-        self.emit(events.CheckpointStored(action.epoch, location, seconds))
-        self._queue.put_nowait(c.Uploaded(action.epoch, location))
-
-    def _store(self, root: str, step: int) -> str:
-        """Store the model and read it back: only a checkpoint that passes its checks counts."""
-        bucket = Bucket(root)
-        name = self.learner.save(bucket, step, lambda: self._stop_storing)
-        checkpoint.fetch(bucket, name, self.folder / "checkpoints")
-        return f"{root.rstrip('/')}/{name}"
-
-    def _unshare(self) -> None:
-        if self._shared is not None:
-            self._shared.stop()
-            self._shared = None
-
-    def _forget(self, epoch: int, height: int) -> None:
-        """Drop what no stored round needs."""
-        oldest = self._round(epoch, max(height, 0))
-        self.peer.expire(oldest)
-        self._payloads = {k: kept for k, kept in self._payloads.items() if kept[0] >= oldest}
-
-    @staticmethod
-    def _round(epoch: int, height: int) -> int:
-        return epoch * EPOCH_ROUNDS + height
+    async def _upload(self, action: c.Upload, stopped: Callable[[], bool]) -> None:
+        location = await self.models.store(action, stopped)
+        if location is not None:
+            self._queue.put_nowait(c.Uploaded(action.epoch, location))
 
 
 class _Failed(c.Event, frozen=True):

@@ -7,7 +7,15 @@ from blake3 import blake3
 
 from exchange.peer.world import members, run
 from folkmoot.core.content import PIECE
-from folkmoot.exchange.peer import Manifest, Parameter, Peer, SharedModel, WrongModel, fetch_model
+from folkmoot.exchange.peer import (
+    Manifest,
+    Parameter,
+    Peer,
+    SharedModel,
+    StoreFull,
+    WrongModel,
+    fetch_model,
+)
 
 TENSORS = {f"layer.{n}": os.urandom(n * 150_000 + 3) for n in range(8)}
 SIZES = {name: len(data) for name, data in TENSORS.items()}
@@ -107,5 +115,15 @@ def test_a_model_that_is_no_longer_shared_leaves_nothing_behind() -> None:
             assert provider.store.used == 0
             with pytest.raises(WrongModel, match="no such method"):
                 await fetch(joiner, [provider])
+
+    run(test())
+
+
+def test_a_model_that_does_not_fit_is_not_half_shared() -> None:
+    async def test() -> None:
+        async with members(1, store_bytes=1_000_000) as (provider,):
+            with pytest.raises(StoreFull):
+                share(provider)
+            assert provider.store.used == 0
 
     run(test())

@@ -21,10 +21,13 @@ from folkmoot.exchange.peer import (
     Misbehaved,
     NoAnswer,
     Peer,
+    PeerConfig,
     Refusal,
     Turned,
     Unavailable,
+    Unreachable,
 )
+from folkmoot.exchange.peer.address import Address, encode_address
 
 
 def test_a_small_body_rides_in_its_message_and_reaches_everybody_once() -> None:
@@ -223,5 +226,31 @@ def test_a_question_is_answered_refused_or_given_up() -> None:
             with pytest.raises(Refusal, match="cannot be read"):
                 await asker.ask(other.id, wrong, 5)
             assert await asker.ask(other.id, ECHO, "still here") == "ereh llits"
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        (PeerConfig(bind="192.0.2.77:1"), "could not listen on 192.0.2.77:1"),
+        (PeerConfig(bind="nowhere"), "could not listen on nowhere"),
+        (PeerConfig(relays=("not a url",)), "`relays` must be urls"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_a_sentence(config: PeerConfig, why: str) -> None:
+    with pytest.raises((OSError, ValueError), match=why):
+        run(open_peer(config))
+
+
+def test_a_member_whose_address_is_nonsense_is_unreachable_and_nothing_more() -> None:
+    async def test() -> None:
+        async with members(2) as peers:
+            for address in (b"", b"garbage", encode_address(Address(("nowhere",), "not a url"))):
+                stranger = os.urandom(32)
+                await peers[0].members(roster(peers) | {stranger: address})
+                await told(peers[0]).until(Unreachable, lambda e, s=stranger: e.peer == s)
+            peers[0].publish(1, b"we go on")
+            assert (await peers[1].receive()).head == b"we go on"
 
     run(test())

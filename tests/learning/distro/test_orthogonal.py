@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkmoot.learning.distro.orthogonal import orthogonal
+from folkmoot.learning.distro.orthogonal import _newton_schulz, orthogonal
 
 
 def chunks(count: int, h: int, w: int, entries: int, seed: int) -> torch.Tensor:
@@ -39,6 +39,13 @@ def test_the_order_of_sums_does_not_change_a_bit(h: int, w: int, entries: int, s
     rows, columns = torch.randperm(h, generator=g), torch.randperm(w, generator=g)
     shuffled = orthogonal(x[:, rows][:, :, columns].contiguous())
     assert torch.equal(shuffled, orthogonal(x)[:, rows][:, :, columns])
+
+
+@settings(max_examples=30, deadline=None)
+@given(entries=st.integers(1, 60), seed=st.integers(0, 99))
+def test_leaving_out_empty_rows_and_columns_changes_no_bit(entries: int, seed: int) -> None:
+    x = chunks(3, 48, 64, entries, seed)
+    assert torch.equal(orthogonal(x), _newton_schulz(x, tall=False) * 8)
 
 
 def test_a_chunk_of_zeros_stays_so() -> None:

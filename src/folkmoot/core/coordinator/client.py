@@ -15,10 +15,11 @@ The rules of this file:
 - `apply(event, now)` gives the actions in the order in which they must be begun.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.assignment import Share
 from folkmoot.core.coordinator.client_events import (
     Abandon,
     Action,
@@ -31,6 +32,7 @@ from folkmoot.core.coordinator.client_events import (
     Load,
     Loaded,
     NotLoaded,
+    NotTrained,
     Offered,
     Saw,
     Stop,
@@ -45,14 +47,20 @@ from folkmoot.core.coordinator.client_events import (
 from folkmoot.core.coordinator.committee import is_checkpointer
 from folkmoot.core.coordinator.ledger import Ledger, Result, Verdict, attest
 from folkmoot.core.coordinator.receive import IN_EPOCH, IN_ROUND
-from folkmoot.core.coordinator.state import Coordinator, RunState
+from folkmoot.core.coordinator.state import STORED_ROUNDS, Coordinator, RunState, Source
 
 # A sign of life this many times in the time after which silence counts as gone.
 SIGNS_PER_TIMEOUT = 4
 # How long to wait for an answer before asking the peers again, in milliseconds.
 ASK_AGAIN = 2000
+# How often to ask for a result of which nobody may know: witnesses that lie, or a sender that told
+# each of them something else, make one that has no quorum. If it does exist, our model will differ
+# from the agreed one, and we come back with a fresh copy.
+ASK_TRIES = 3
 # Results of a round that we have not seen begin are kept for it, up to this many.
 EARLY_RESULTS = 4096
+# How long to stay away after the model could not be loaded, in milliseconds; doubled each time.
+AWAY, LONGEST_AWAY = 1000, 60_000
 
 
 class Doing(StrEnum):
@@ -77,6 +85,8 @@ class Client:
         self.speed = 0
         self.metadata = m.WitnessMetadata()
         self._waiting = False  # whether the run knows that we want to be in the next epoch
+        self._not_loaded = 0  # how often in a row
+        self._join_after = 0
         self._next_sign = 0
         self._begin(-1)
 
@@ -90,6 +100,7 @@ class Client:
         self.ledgers: dict[int, Ledger] = {}
         self._early: list[Result] = []
         self._ask_after = 0
+        self._asked: dict[int, int] = {}  # how often, by round
         self._begun: set[tuple[str, int]] = set()  # what was begun once and must not be again
 
     def apply(self, event: Event, now: int) -> list[Action]:
@@ -101,8 +112,8 @@ class Client:
 
     def next_alarm(self, now: int) -> int:
         """When to raise an `Alarm` if nothing happens before."""
-        waits = [self._next_sign, *([self._ask_after] if self._ask_after > now else [])]
-        return max(min(waits), now)
+        later = [at for at in (self._ask_after, self._join_after) if at > now]
+        return max(min([self._next_sign, *later]), now)
 
     # What an event changes.
 
@@ -113,13 +124,18 @@ class Client:
             case Loaded(epoch, model_hash) if epoch == self.epoch:
                 self.model_hash = model_hash
                 self.doing = Doing.Prepared
+                self._not_loaded = 0
             case NotLoaded(epoch) if epoch == self.epoch:
                 self.doing = Doing.Lost
+                self._join_after = now + min(AWAY << self._not_loaded, LONGEST_AWAY)
+                self._not_loaded = min(self._not_loaded + 1, 16)
+            case NotTrained(epoch, height) if (epoch, height) == (self.epoch, self.training):
+                self.training = None
             case Trained(result, speed, metadata):
                 self.speed, self.metadata = speed, metadata
                 if (result.epoch, result.height) == (self.epoch, self.training):
                     self.training = None
-                if self._arrived(result):
+                if self._arrived(result) and not self._left:
                     yield Tell(result)
             case Offered(result):
                 yield from self._offered(result)
@@ -160,8 +176,8 @@ class Client:
         if ledger is not None:
             if ledger.offer(result):
                 yield Fetch(result)
-        elif result.epoch == self.epoch and result.height > newest:
-            self._early = [*self._early[-EARLY_RESULTS:], result]
+        elif result.epoch == self.epoch and newest < result.height <= newest + STORED_ROUNDS:
+            self._early = [*self._early[1 - EARLY_RESULTS :], result]
 
     def _ledger(self, result: Result) -> Ledger | None:
         if result.epoch != self.epoch:
@@ -175,10 +191,34 @@ class Client:
         ledger.arrived(result)
         return True
 
+    def work(self, result: Result) -> tuple[int, Share] | None:
+        """The step and the samples that a result must stand for; None when nobody awaits it."""
+        ledger = self._ledger(result)
+        share = ledger.shares.get(result.sender) if ledger else None
+        return (ledger.step, share) if ledger and share else None
+
+    def attested(self, result: Result) -> bool:
+        """Whether a witness saw this very result: what others say in its name is not fetched."""
+        ledger = self._ledger(result)
+        by = self.state.round_at(result.height + self._delay) if self.state else None
+        return bool(self.state and ledger and by and ledger.seen(result.commitment, self.state, by))
+
+    def holds(self, epoch: int, height: int, senders: Iterable[bytes]) -> tuple[Result, ...]:
+        """The results of these senders whose bytes are here."""
+        ledger = self.ledgers.get(height) if epoch == self.epoch else None
+        if ledger is None:
+            return ()
+        known = (ledger.offers.get(sender, {}).values() for sender in senders)
+        return tuple(r for offers in known for r in offers if r.commitment in ledger.sound)
+
+    @property
+    def _delay(self) -> int:
+        return self.state.run.config.delay if self.state else 0
+
     # What there is to do.
 
     def _follow(self, state: Coordinator, now: int) -> Iterator[Action]:
-        if self.epoch < 0:
+        if self.epoch < 0 and now >= self._join_after:
             yield from self._wait(state)
         yield from self._sign(state, now)
         if self.epoch >= 0 and not self._left:
@@ -197,11 +237,13 @@ class Client:
         if judged and self.epoch >= 0 and state.run_state in IN_ROUND:
             clients = [state.epoch.clients[place] for place in judged.unhealthy]
             accused = tuple(c.id for c in clients if not c.left and c.id != self.id)
-        news = bool(accused) and self._once("accuse", judged.height if judged else 0)
-        if now >= self._next_sign or news:
+        if accused and self._once("accuse", judged.height if judged else 0):
+            # Apart from the sign of life: an accusation that comes too late is refused whole.
+            yield Submit(m.HealthCheck(self.id, accused, self.speed))
+        if now >= self._next_sign:
             every = round(state.run.config.health_check_timeout * 1000 / SIGNS_PER_TIMEOUT)
             self._next_sign = now + every
-            yield Submit(m.HealthCheck(self.id, accused, self.speed))
+            yield Submit(m.HealthCheck(self.id, (), self.speed))
 
     def _epoch(self, state: Coordinator, now: int) -> Iterator[Action]:
         match state.run_state:
@@ -221,13 +263,21 @@ class Client:
 
     def _load(self, state: Coordinator) -> Iterator[Action]:
         rounds = state.epoch.rounds
-        if self.doing is Doing.Nothing and rounds and rounds[0].height > 0:
-            self.doing = Doing.Lost  # a fresh start, too late: what this epoch learnt is not told
+        if self.doing in (Doing.Nothing, Doing.Loading) and rounds and rounds[0].height > 0:
+            self.doing = Doing.Lost  # too late: what this epoch learnt is not told any more
         elif self.doing is Doing.Nothing:
-            self.doing = Doing.Loading
-            newest = state.model_hash
-            holders = tuple(c.id for c in state.epoch.clients if newest and c.model_hash == newest)
-            yield Load(self.epoch, state.checkpoint, newest, holders)
+            yield from self._load_first(state)
+
+    def _load_first(self, state: Coordinator) -> Iterator[Action]:
+        """Load the model that the epoch began with."""
+        moved_on = state.epoch.agreed_height is not None  # then the agreed hash is a newer model's
+        if moved_on and state.checkpoint.source is Source.P2P:
+            self.doing = Doing.Lost  # nothing tells any more which model its peers began with
+            return
+        self.doing = Doing.Loading
+        first = b"" if moved_on else state.model_hash
+        holders = tuple(c.id for c in state.epoch.clients if first and c.model_hash == first)
+        yield Load(self.epoch, state.checkpoint, first, holders)
 
     def _round(self, state: Coordinator, now: int) -> Iterator[Action]:
         yield from self._load(state)
@@ -272,10 +322,14 @@ class Client:
                 self.doing = Doing.Lost  # the state no longer tells what we missed
                 return
             verdict = self._verdict(state, height - 1, work)
-            if verdict.missing:
+            wanted = verdict.missing
+            if self._asked.get(height, 0) < ASK_TRIES:
+                wanted += verdict.unheard
+            if wanted:
                 if now >= self._ask_after:
                     self._ask_after = now + ASK_AGAIN
-                    yield Ask(self.epoch, work, verdict.missing)
+                    self._asked[height] = self._asked.get(height, 0) + 1
+                    yield Ask(self.epoch, work, wanted)
                 return
             self.prepared = height
             if verdict.learn:
@@ -285,7 +339,7 @@ class Client:
     def _verdict(self, state: Coordinator, by: int, work: int) -> Verdict:
         round_ = state.round_at(by)
         if work < 0 or round_ is None:
-            return Verdict((), ())
+            return Verdict()
         return self.ledgers[work].verdict(state, round_)
 
     def _train(self, state: Coordinator) -> Iterator[Action]:

@@ -39,6 +39,13 @@ class Trained(Event, frozen=True):
     metadata: m.WitnessMetadata = m.WitnessMetadata()
 
 
+class NotTrained(Event, frozen=True):
+    """Our share of this round could not be trained."""
+
+    epoch: int
+    height: int
+
+
 class Offered(Event, frozen=True):
     """A peer says that it trained its share."""
 

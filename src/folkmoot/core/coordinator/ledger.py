@@ -5,9 +5,10 @@ witness attests, and which results are learnt once the witnesses have spoken.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from folkmoot.core import bloom
 from folkmoot.core.coordinator.assignment import Share
@@ -20,22 +21,30 @@ from folkmoot.core.merkle import merkle_root
 COMMITMENTS_KEPT = 4
 
 
-class Result(msgspec.Struct, frozen=True, array_like=True):
+Hash = Annotated[bytes, Meta(min_length=32, max_length=32)]
+Number = Annotated[int, Meta(ge=0, lt=2**40)]
+
+
+class Result(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A trainer tells its peers what it trained: the commitment, and the bytes' content address."""
 
-    epoch: int
-    height: int
-    sender: bytes
-    commitment: bytes
-    blob: bytes
-    size: int
+    epoch: Number
+    height: Number
+    sender: Hash
+    commitment: Hash
+    blob: Hash
+    size: Number
 
 
 class Verdict(NamedTuple):
-    """What a round taught: the results to learn in order, or whose are still to be found."""
+    """What a round taught: the results to learn in order, and whose are still to be found.
 
-    learn: tuple[Result, ...]
-    missing: tuple[bytes, ...]
+    Of the `missing` we know which bytes to get; of the `unheard` only that witnesses saw something.
+    """
+
+    learn: tuple[Result, ...] = ()
+    missing: tuple[bytes, ...] = ()
+    unheard: tuple[bytes, ...] = ()
 
 
 def attest(first: Mapping[bytes, bytes], shape: bloom.Shape) -> tuple[bytes, bytes, bytes]:
@@ -74,7 +83,7 @@ class Ledger:
 
     def arrived(self, result: Result) -> None:
         """The bytes of a result are here, and are what was committed to."""
-        self.offer(result)
+        self.offers.setdefault(result.sender, {})[result.commitment] = result
         self.sound.add(result.commitment)
         self.first.setdefault(result.sender, result.commitment)
 
@@ -83,15 +92,19 @@ class Ledger:
         """Whether a result of every share has arrived."""
         return len(self.first) == len(self.shares)
 
+    def seen(self, commitment: bytes, state: Coordinator, by: Round) -> bool:
+        """Whether a witness of `by` saw this commitment: the others are not worth fetching."""
+        return _votes([commitment], _filters(state, by)) > 0
+
     def verdict(self, state: Coordinator, by: Round) -> Verdict:
         """What the witnesses of `by` decided about this round."""
         quorum = state.quorum(by)
         if not self.shares or len(by.witnesses) < quorum:
-            return Verdict((), ())
+            return Verdict()
         senders = list(self.shares)
         scores = trainer_healthy_score_by_witnesses(senders, state, by)
-        filters = [(w.broadcast_bloom, state.bloom_shape(by, w.proof.index)) for w in by.witnesses]
-        learn, missing = [], []
+        filters = _filters(state, by)
+        learn, missing, unheard = [], [], []
         for sender, score in zip(senders, scores.tolist(), strict=True):
             if score < quorum:
                 continue
@@ -99,10 +112,16 @@ class Ledger:
             chosen = select_consensus_commitment_by_witnesses(offers, filters, quorum)
             if chosen is not None and chosen in self.sound:
                 learn.append(offers[chosen])
-            elif chosen is not None or _votes(offers, filters) < score:
-                # Either its bytes are missing, or witnesses saw a commitment we have not heard of.
+            elif chosen is not None:
                 missing.append(sender)
-        return Verdict(tuple(learn), tuple(missing))
+            elif _votes(offers, filters) < score:
+                unheard.append(sender)
+        return Verdict(tuple(learn), tuple(missing), tuple(unheard))
+
+
+def _filters(state: Coordinator, by: Round) -> list[tuple[bytes, bloom.Shape]]:
+    """The commitments that each witness of `by` saw."""
+    return [(w.broadcast_bloom, state.bloom_shape(by, w.proof.index)) for w in by.witnesses]
 
 
 def _votes(commitments: Iterable[bytes], filters: list[tuple[bytes, bloom.Shape]]) -> int:

@@ -47,21 +47,25 @@ class Download:
         self.name = name
         self.pieces: Pieces | None = None
         self._size_limit, self._stall, self._link, self._blame = size_limit, stall, link, blame
+        self._patience = 0.0
+        self._clock = asyncio.Timeout(None)
         self._news = asyncio.Event()
         self._slow = 0  # how often the outline took long
         self._busy: dict[asyncio.Task[None], bytes] = {}
         self._said: dict[bytes, str] = {}
 
     async def run(self, providers: Sequence[bytes], width: int, seconds: float) -> bytes:
-        """The content, from at most `width` providers at a time; Unavailable when time is up.
+        """The content, from at most `width` providers at a time.
 
-        With a `width` of 1 they are asked in the order given, else the fastest first.
+        With a `width` of 1 they are asked in the order given, else the fastest first. Unavailable
+        when no piece came for so many seconds.
         """
+        self._patience = seconds
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds) as self._clock:
                 await self._bring_all(list(dict.fromkeys(providers)), width)
         except TimeoutError as error:
-            raise Unavailable(self._why(f"within {seconds:g} s")) from error
+            raise Unavailable(self._why(f"further within {seconds:g} s")) from error
         assert self.pieces is not None
         return bytes(self.pieces.data)
 
@@ -159,7 +163,8 @@ class Download:
 
     async def _bring(self, link: Link, get: wire.Get, span: tuple[int, int] | None) -> None:
         at, stop = span or (0, 0)
-        began, got = asyncio.get_running_loop().time(), 0
+        loop = asyncio.get_running_loop()
+        began, got = loop.time(), 0
         try:
             async with request(link, get) as stream:
                 found = await self._found(stream.recv())
@@ -171,10 +176,11 @@ class Download:
                     piece = await self._read(link, stream.recv(), self.pieces.length(at))
                     self.pieces.put(at, piece)
                     at, got = at + 1, got + len(piece)
+                    self._clock.reschedule(loop.time() + self._patience)
         finally:
             if self.pieces is not None:
                 self.pieces.give_back(at, stop)
-        _measure(link, got, asyncio.get_running_loop().time() - began)
+        _measure(link, got, loop.time() - began)
 
     async def _found(self, stream: RecvStream) -> wire.Found:
         limit = min(NAME_BYTES * piece_count(self._size_limit), OUTLINE_LIMIT) + 512

@@ -17,6 +17,7 @@ import msgspec
 from folkmoot.exchange.peer.fetch import Unavailable
 from folkmoot.exchange.peer.peer import Peer
 from folkmoot.exchange.peer.rpc import Method, NoAnswer, Refusal
+from folkmoot.exchange.peer.store import StoreFull
 from folkmoot.exchange.peer.wire import Key
 
 SIDE_BY_SIDE = 8
@@ -61,10 +62,20 @@ class SharedModel:
         model: bytes,
         parameters: Iterable[tuple[str, bytes, bytes | memoryview]],
     ) -> None:
-        """Of these (name, leaf, bytes). The bytes are not copied: they must not change."""
+        """Of these (name, leaf, bytes). The bytes are not copied: they must not change.
+
+        Raises StoreFull, and then keeps nothing.
+        """
         self._peer = peer
-        listed = tuple(Parameter(name, leaf, peer.put(data)) for name, leaf, data in parameters)
-        self.manifest = Manifest(model, listed)
+        self.manifest = Manifest(model, ())
+        listed = []
+        try:
+            for name, leaf, data in parameters:
+                listed.append(Parameter(name, leaf, peer.put(data)))
+        except StoreFull:
+            self._drop(listed)
+            raise
+        self.manifest = Manifest(model, tuple(listed))
         peer.answer(GET_MANIFEST, self._answer)
 
     async def _answer(self, asker: bytes, model: bytes) -> Manifest:
@@ -75,7 +86,10 @@ class SharedModel:
     def stop(self) -> None:
         """Share it no longer."""
         self._peer.mute(GET_MANIFEST)
-        for parameter in self.manifest.parameters:
+        self._drop(self.manifest.parameters)
+
+    def _drop(self, parameters: Iterable[Parameter]) -> None:
+        for parameter in parameters:
             self._peer.drop(parameter.content)
 
 
@@ -150,7 +164,8 @@ class _Fetching:
 
     async def _manifest(self, provider: bytes) -> Manifest | None:
         try:
-            return await self.peer.ask(provider, GET_MANIFEST, self.model)
+            stall = self.peer.config.stall
+            return await self.peer.ask(provider, GET_MANIFEST, self.model, seconds=stall)
         except (Refusal, NoAnswer) as error:
             self.said[provider] = str(error)
             return None
@@ -177,7 +192,8 @@ class _Fetching:
 
     async def _one(self, parameter: Parameter, holders: list[bytes]) -> None:
         size = self.sizes[parameter.name]
-        data = await self.peer.get(parameter.content, holders, size)
+        patience = 4 * self.peer.config.stall
+        data = await self.peer.get(parameter.content, holders, size, seconds=patience)
         if len(data) != size or not self.check(parameter.name, data):
             self.peer.drop(parameter.content)
             raise WrongModel(f"its {parameter.name} is not the agreed one")

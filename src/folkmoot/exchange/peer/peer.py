@@ -179,7 +179,10 @@ class Peer:
         width: int = 4,
         seconds: float = 60.0,
     ) -> bytes:
-        """Content by name, from the providers that have it; raises Unavailable."""
+        """Content by name, from the providers that have it.
+
+        Raises Unavailable when nothing of it came for so many `seconds`.
+        """
         held = self.store.find(name)
         if held is not None:
             return bytes(held.data)

@@ -13,7 +13,7 @@ import numpy as np
 from folkmoot.learning.distro.compiled import compiled
 from folkmoot.learning.distro.largest import largest
 from folkmoot.learning.distro.packing import get
-from folkmoot.learning.distro.transform import copy, forward_chunk, inverse_chunk, row
+from folkmoot.learning.distro.transform import copy, fetch_chunk, forward_chunk, inverse_chunk, row
 from folkmoot.learning.distro.treatment import ADAM, NORM, SIGN
 
 
@@ -29,6 +29,8 @@ def compress(
     a, b = np.empty(size, np.float32), np.empty(size, np.float32)
     room = np.empty((3, size), np.int32)
     for chunk in range(offset.size):
+        if chunk + 1 < offset.size:
+            fetch_chunk(h, w, offset[chunk + 1], stride[chunk + 1], grad)
         fresh, _ = forward_chunk(h, w, th, tw, offset[chunk], stride[chunk], grad, a, b)
         held = row(momentum, chunk, size)
         for i in range(size):
@@ -130,6 +132,8 @@ def descend(
     size = h * w
     a, b = np.empty(size, np.float32), np.empty(size, np.float32)
     for chunk in range(offset.size):
+        if chunk + 1 < offset.size:
+            fetch_chunk(h, w, offset[chunk + 1], stride[chunk + 1], weights)
         if momentum.size:
             copy(row(momentum, chunk, size), a)
         else:

@@ -111,3 +111,22 @@ dct64 = _transform(inverse=False, transpose=False)
 dct64_transposed = _transform(inverse=False, transpose=True)
 idct64 = _transform(inverse=True, transpose=False)
 idct64_transposed = _transform(inverse=True, transpose=True)
+
+
+def _fetch(typing: Any, source: Any, at: Any) -> Any:
+    """Ask for the cache line of source[at] ahead of its use; a hint, never a fault."""
+
+    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        data = context.make_array(sig.args[0])(context, b, args[0]).data
+        byte = b.bitcast(b.gep(data, [args[1]]), ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        hint = b.module.declare_intrinsic(
+            "llvm.prefetch", [byte.type], ir.FunctionType(ir.VoidType(), [byte.type, *[number] * 3])
+        )
+        b.call(hint, [byte, *(ir.Constant(number, x) for x in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(source, types.intp), codegen
+
+
+fetch: Any = intrinsic(_fetch)

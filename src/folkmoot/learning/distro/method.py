@@ -64,6 +64,7 @@ class DistroMethod:
         self.second = torch.zeros_like(self.flat.weights) if adam else None
         self.applied = 0
         self.in_flight: list[InFlight] = []
+        self._kept: torch.Tensor | None = None
 
     @property
     def delay(self) -> int:
@@ -102,7 +103,8 @@ class DistroMethod:
             yield
             return
         weights = self.flat.weights
-        kept = weights.clone()
+        kept = self._kept = torch.empty_like(weights) if self._kept is None else self._kept
+        kept.copy_(weights)
         try:
             self.kernels.look_ahead(self.plan, weights, self.momentum, self._entries(), distance)
             yield

@@ -25,14 +25,34 @@ ROUNDS = 5
 
 def orthogonal(x: torch.Tensor) -> torch.Tensor:
     """x [chunks, h, w] with its singular values made equal, and a mean square near one."""
-    h, w = x.shape[1:]
-    tall = h > w
+    filled, size, tall = x != 0, math.sqrt(max(x.shape[1:])), x.shape[1] > x.shape[2]
+    rows, columns = _used(filled.any(dim=2)), _used(filled.any(dim=1))
+    if rows.shape[1] * columns.shape[1] > 0.7 * x[0].numel():
+        return _newton_schulz(x, tall).mul_(size)
+    # Few coefficients leave most rows and columns empty; what is exact does not miss them.
+    down, across = rows.unsqueeze(2), columns.unsqueeze(1)
+    part = x.gather(1, down.expand(-1, -1, x.shape[2]))
+    part = part.gather(2, across.expand(-1, part.shape[1], -1))
+    made = _newton_schulz(part, tall).mul_(size)
+    wide = x.new_zeros(len(x), rows.shape[1], x.shape[2])
+    wide.scatter_(2, across.expand(-1, rows.shape[1], -1), made)
+    return torch.zeros_like(x).scatter_(1, down.expand(-1, -1, x.shape[2]), wide)
+
+
+def _used(filled: torch.Tensor) -> torch.Tensor:
+    """Per chunk, the places that are filled, and empty ones up to the largest number of those."""
+    most = max(1, int(filled.sum(dim=1).max()))
+    return filled.byte().argsort(dim=1, descending=True, stable=True)[:, :most]
+
+
+def _newton_schulz(x: torch.Tensor, tall: bool) -> torch.Tensor:
+    """`tall` is of the whole chunk: the side that is multiplied out must not depend on the part."""
     X = _unit(x.transpose(1, 2) if tall else x)
     for _ in range(ROUNDS):
         A = _round(torch.bmm(X, X.transpose(1, 2)))
         B = _round((A * _B) + (torch.bmm(A, A) * _C))
         X = _round((X * _A) + torch.bmm(B, X))
-    return (X.transpose(1, 2) if tall else X) * math.sqrt(max(h, w))
+    return X.transpose(1, 2) if tall else X
 
 
 def _round(x: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,7 @@ import numpy as np
 
 from folkmoot.learning.distro.compiled import compiled
 from folkmoot.learning.distro.dct import Floats, cosines, halves, scales
-from folkmoot.learning.distro.lanes import dct64, dct64_transposed, idct64, idct64_transposed
+from folkmoot.learning.distro.lanes import dct64, dct64_transposed, fetch, idct64, idct64_transposed
 
 Tables = tuple[int, Floats, Floats, Floats]
 
@@ -168,6 +168,14 @@ def _transpose(x: Any, y: Any, n: int, m: int) -> None:
     for i in range(n):
         for j in range(m):
             y[j * n + i] = x[i * m + j]
+
+
+@compiled
+def fetch_chunk(h: int, w: int, at: int, stride: int, flat: Any) -> None:
+    """Ask for a chunk that is needed next: its short rows are too far apart to be foreseen."""
+    for i in range(h):
+        for line in range(0, w, 16):
+            fetch(flat, at + i * stride + line)
 
 
 @compiled

@@ -1,0 +1,160 @@
+"""Where a client's model comes from, who gets it from us, and where it is kept.
+
+A model comes from peers, from storage or from the run's seed, and counts only when its hash is the
+agreed one. Peers need a moment to be there and some never are: they are asked until one gives it,
+and when storage keeps the very same model it is taken from there after a while. A stored model
+counts only when it was read back and passed every check.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from folkmoot.client import events
+from folkmoot.client.learner import Learner
+from folkmoot.core.coordinator import client_events as c
+from folkmoot.core.coordinator.state import Source
+from folkmoot.exchange.bucket import Bucket, BucketError
+from folkmoot.exchange.peer import (
+    Manifest,
+    Peer,
+    SharedModel,
+    StoreFull,
+    Unavailable,
+    WrongModel,
+    fetch_model,
+)
+from folkmoot.learning import checkpoint, statehash
+
+# How long to wait for connections before asking those that are there, and between attempts.
+CONNECT_TIME, AGAIN = 2.0, 0.25
+# How long peers are asked before storage is, if it keeps the same model.
+PATIENCE = 10.0
+
+Work = Callable[..., Awaitable[Any]]
+
+
+class Models:
+    """The model of one client, on its way in and out. `work` runs things on the learner."""
+
+    def __init__(
+        self,
+        peer: Peer,
+        learner: Learner,
+        folder: Path,
+        work: Work,
+        emit: Callable[[events.Event], None],
+    ) -> None:
+        self.peer, self.learner, self.folder = peer, learner, folder
+        self._work, self._emit = work, emit
+        self._holds = False  # whether there was a model of the run here before
+        self._shared: SharedModel | None = None
+
+    # In.
+
+    async def load(self, action: c.Load) -> bytes | None:
+        """The hash of the model that is now in memory, or None when it cannot be had."""
+        began = time.perf_counter()
+        try:
+            source = await self._get(action)
+            model_hash: bytes = await self._work(self.learner.hash)
+            if action.model_hash and model_hash != action.model_hash:
+                raise WrongModel(f"The model from {source} is not the one that was agreed on.")
+        except (WrongModel, BucketError, checkpoint.CheckpointError, OSError) as error:
+            self._emit(events.ModelNotLoaded(action.epoch, str(error)))
+            return None
+        self._holds = True
+        seconds = time.perf_counter() - began
+        self._emit(events.ModelLoaded(action.epoch, source, model_hash.hex(), seconds))
+        return model_hash
+
+    async def _get(self, action: c.Load) -> str:
+        if self._holds and await self._work(self.learner.hash) == action.model_hash:
+            return "own"
+        if action.checkpoint.source is Source.P2P:
+            return await self._from_peers(action)
+        if action.checkpoint.source is Source.Stored:
+            return await self._from_storage(action.checkpoint.location)
+        await self._work(self.learner.initialise)
+        return "seed"
+
+    async def _from_peers(self, action: c.Load) -> str:
+        kept = action.checkpoint.location and action.checkpoint.model_hash == action.model_hash
+        giving_up = time.monotonic() + PATIENCE
+        while True:
+            try:
+                await self._fetch(action)
+            except (Unavailable, WrongModel) as error:
+                self._emit(events.Peers("no model", str(error)))
+            else:
+                return "peers"
+            if kept and time.monotonic() > giving_up:
+                return await self._from_storage(action.checkpoint.location)
+            await asyncio.sleep(AGAIN)
+
+    async def _fetch(self, action: c.Load) -> None:
+        leaves: dict[str, bytes] = {}
+
+        def agreed(manifest: Manifest) -> bool:
+            leaves.clear()
+            leaves.update(manifest.leaves())
+            return statehash.root(leaves) == action.model_hash
+
+        holders = [holder for holder in action.holders if holder != self.peer.id]
+        await self.peer.connected(holders, CONNECT_TIME)
+        parts = await fetch_model(
+            self.peer,
+            action.model_hash,
+            holders,
+            self.learner.part_sizes(),
+            agreed,
+            lambda name, data: self.learner.fits(name, data, leaves),
+        )
+        await self._work(self.learner.adopt, parts)
+
+    async def _from_storage(self, location: str) -> str:
+        root, _, name = location.rpartition("/")
+        await self._work(self._restore, root, name)
+        return "storage"
+
+    def _restore(self, root: str, name: str) -> None:
+        self.learner.restore(checkpoint.fetch(Bucket(root), name, self.folder / "checkpoints"))
+
+    # Out.
+
+    async def share(self, model_hash: bytes) -> None:
+        """Let peers have a copy of the model as it is now."""
+        parts = await self._work(self.learner.shared_parts)
+        self.unshare()
+        try:
+            self._shared = SharedModel(self.peer, model_hash, parts)
+        except StoreFull as error:
+            self._emit(events.Peers("store full", str(error)))
+
+    def unshare(self) -> None:
+        if self._shared is not None:
+            self._shared.stop()
+            self._shared = None
+
+    async def store(self, action: c.Upload, stopped: Callable[[], bool]) -> str | None:
+        """Where the model is stored now, read back and checked; None when it is not."""
+        began = time.perf_counter()
+        try:
+            location: str = await self._work(self._store, action.step, stopped)
+        except checkpoint.Cancelled:
+            return None
+        except (BucketError, checkpoint.CheckpointError, OSError) as error:
+            self._emit(events.CheckpointFailed(action.epoch, str(error)))
+            return None
+        seconds = time.perf_counter() - began
+        self._emit(events.CheckpointStored(action.epoch, location, seconds))
+        return location
+
+    def _store(self, step: int, stopped: Callable[[], bool]) -> str:
+        root = self.learner.run.model.checkpoint
+        bucket = Bucket(root)
+        name = self.learner.save(bucket, step, stopped)
+        checkpoint.fetch(bucket, name, self.folder / "checkpoints")
+        return f"{root.rstrip('/')}/{name}"

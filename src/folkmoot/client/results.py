@@ -1,0 +1,217 @@
+"""The results of the last rounds: told to peers, fetched from them, and believed only when checked.
+
+A result is a few numbers that its sender signed (`Result`) and the bytes that they name. It counts
+once its bytes are what its sender committed to, for the samples that were its own, and can be
+learnt. Whatever else a peer sends is refused, noted, and as if it had not come. A result that came
+too late or not at all is asked for; then only what a witness saw is fetched, since those who answer
+did not sign it.
+"""
+
+import random
+from collections.abc import Callable, Iterable
+
+import msgspec
+from blake3 import blake3
+
+from folkmoot.client import events
+from folkmoot.client.learner import Learner
+from folkmoot.core.content import content_name
+from folkmoot.core.coordinator import client_events as c
+from folkmoot.core.coordinator.client import Client
+from folkmoot.core.coordinator.commitment import commitment_hash
+from folkmoot.core.coordinator.ledger import COMMITMENTS_KEPT, Result
+from folkmoot.core.identity import short
+from folkmoot.exchange.peer import Message, NoAnswer, Peer, Refusal, StoreFull, Unavailable
+from folkmoot.exchange.peer.rpc import Method
+
+# Gossip and blobs are kept by a number that grows from round to round through all epochs.
+EPOCH_ROUNDS = 1 << 20
+# Senders that one question may name.
+SENDERS_ASKED = 4096
+
+
+class Wanted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Which results a client that missed them asks for."""
+
+    epoch: int
+    height: int
+    senders: tuple[bytes, ...]
+
+
+GET_RESULTS = Method("results", Wanted, tuple[Result, ...])
+
+
+def number(epoch: int, height: int) -> int:
+    """What peers keep a round's messages and bytes under."""
+    return epoch * EPOCH_ROUNDS + height
+
+
+class Results:
+    """What one client has of the rounds that the state still tells of."""
+
+    def __init__(
+        self,
+        peer: Peer,
+        learner: Learner,
+        machine: Client,
+        tell: Callable[[c.Event], None],
+        emit: Callable[[events.Event], None],
+    ) -> None:
+        self.peer, self.learner, self.machine = peer, learner, machine
+        self._tell_machine, self._emit = tell, emit
+        self._payloads: dict[bytes, tuple[int, bytes]] = {}  # (round, bytes) by commitment
+        self._messages: dict[tuple[bytes, bytes], Message] = {}  # by sender and commitment
+        self._asking: set[int] = set()
+        peer.answer(GET_RESULTS, self._answer)
+
+    # Our own.
+
+    def made(self, action: c.Train, payload: bytes) -> Result:
+        """Keep what we trained; what to tell about it."""
+        commitment = commitment_hash(action.step, action.share, payload)
+        round_ = number(action.epoch, action.height)
+        self._payloads[commitment] = (round_, payload)
+        name = content_name(payload, blake3)
+        self._offer(payload, round_)
+        return Result(action.epoch, action.height, self.machine.id, commitment, name, len(payload))
+
+    def tell(self, result: Result) -> int:
+        """Publish it; the bytes that this must cost at least."""
+        round_, payload = self._payloads[result.commitment]
+        self.peer.publish(round_, msgspec.msgpack.encode(result), payload)
+        return len(payload) * len(self.peer.neighbours())
+
+    # Others'.
+
+    async def listen(self) -> None:
+        """Take in what peers publish, until cancelled."""
+        while True:
+            message = await self.peer.receive()
+            try:
+                result = msgspec.msgpack.decode(message.head, type=Result)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                self._refuse(message.origin, -1, f"it is not a result: {str(error)[:200]}")
+                continue
+            if reason := self._contradiction(message, result):
+                self._refuse(message.origin, result.height, reason)
+                continue
+            self._messages[result.sender, result.commitment] = message
+            self._tell_machine(c.Offered(result))
+
+    def _contradiction(self, message: Message, result: Result) -> str | None:
+        """What a message says wrongly about itself: later, others could not find its bytes."""
+        content = message.content
+        if result.sender != message.origin:
+            return "it speaks for another client"
+        if number(result.epoch, result.height) != message.round:
+            return "it was sent as of another round"
+        if result.size > (limit := self.learner.payload_limit()):
+            return f"it has {result.size:,} bytes; no result has more than {limit:,}"
+        if content.blob:
+            named = (content.blob.name, content.blob.size)
+        else:
+            named = (content_name(content.body, blake3), len(content.body))
+        if named != (result.blob, result.size):
+            return "it names other bytes than it carries"
+        return None
+
+    async def fetch(self, result: Result) -> None:
+        """Get the bytes of a result that was offered."""
+        message = self._messages.pop((result.sender, result.commitment), None)
+        try:
+            if message is not None:
+                payload = await self.peer.body(message, result.size)
+            else:
+                payload = await self._get(result)
+        except Unavailable as error:
+            self._refuse(result.sender, result.height, str(error))
+            return
+        self._take(result, payload)
+
+    async def _get(self, result: Result) -> bytes:
+        providers = [result.sender, *sorted(self.peer.neighbours() - {result.sender})]
+        round_ = number(result.epoch, result.height)
+        return await self.peer.get(result.blob, providers, result.size, round_)
+
+    def _take(self, result: Result, payload: bytes) -> bool:
+        """Believe a result when its bytes are what its sender committed to, and can be learnt."""
+        work = self.machine.work(result)
+        if work is None:
+            return False
+        reason = None
+        if commitment_hash(*work, payload) != result.commitment:
+            reason = "its bytes are not what was committed to"
+        elif refusal := self.learner.check(payload):
+            reason = f"{refusal.reason}: {refusal.detail}"
+        if reason is not None:
+            self._refuse(result.sender, result.height, reason)
+            return False
+        round_ = number(result.epoch, result.height)
+        self._payloads[result.commitment] = (round_, payload)
+        self._offer(payload, round_)
+        self._tell_machine(c.Arrived(result))
+        return True
+
+    def _refuse(self, sender: bytes, height: int, reason: str) -> None:
+        self._emit(events.ResultRefused(short(sender), height, reason))
+
+    def _offer(self, payload: bytes, round_: int) -> None:
+        """Let peers fetch it here, if there is room: others may have it too."""
+        try:
+            self.peer.put(payload, round_)
+        except StoreFull as error:
+            self._emit(events.Peers("store full", str(error)))
+
+    # What we missed.
+
+    async def ask(self, action: c.Ask) -> None:
+        """Ask neighbours, one after the other, until every result is here."""
+        if action.height in self._asking:
+            return  # the neighbours that were asked have their time
+        self._asking.add(action.height)
+        try:
+            self._emit(events.ResultMissing(action.epoch, action.height, len(action.senders)))
+            wanted = set(action.senders)
+            for neighbour in sorted(self.peer.neighbours(), key=lambda _: random.random()):
+                if wanted:
+                    await self._ask(neighbour, action, wanted)
+        finally:
+            self._asking.discard(action.height)
+
+    async def _ask(self, neighbour: bytes, action: c.Ask, wanted: set[bytes]) -> None:
+        question = Wanted(action.epoch, action.height, tuple(wanted)[:SENDERS_ASKED])
+        try:
+            answer = await self.peer.ask(neighbour, GET_RESULTS, question)
+            for result in answer[: len(wanted) * COMMITMENTS_KEPT]:
+                if result.sender in wanted and self._asked_for(result, action):
+                    payload = await self._get(result)
+                    if self._take(result, payload):
+                        wanted.discard(result.sender)
+        except (NoAnswer, Refusal, Unavailable) as error:
+            self._emit(events.Peers("no answer", f"{short(neighbour)}: {error}"))
+
+    def _asked_for(self, result: Result, action: c.Ask) -> bool:
+        return (
+            (result.epoch, result.height) == (action.epoch, action.height)
+            and result.size <= self.learner.payload_limit()
+            and self.machine.attested(result)
+        )
+
+    async def _answer(self, asker: bytes, wanted: Wanted) -> tuple[Result, ...]:
+        return self.machine.holds(wanted.epoch, wanted.height, wanted.senders[:SENDERS_ASKED])
+
+    # Keeping and forgetting.
+
+    def payloads(self, results: Iterable[Result]) -> list[bytes]:
+        return [self._payloads[result.commitment][1] for result in results]
+
+    def forget(self, before: int) -> None:
+        """Drop the rounds that the state no longer tells of."""
+        self.peer.expire(before)
+        self._payloads = {k: kept for k, kept in self._payloads.items() if kept[0] >= before}
+        self._messages = {k: kept for k, kept in self._messages.items() if kept.round >= before}
+
+    def clear(self) -> None:
+        """The epoch is over for us."""
+        self._payloads.clear()
+        self._messages.clear()

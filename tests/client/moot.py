@@ -1,0 +1,238 @@
+"""A run in one process: a real server on loopback, real peers, real members, a tiny model.
+
+    async with moot(tmp_path, total_steps=6) as run:
+        ana, bob = await run.join(2)
+        await run.until(run.finished)
+
+Nothing here sleeps: every wait is for something that was said, by the server or by a member. A
+member misbehaves by a subclass of `Learner`, or by what `prepare` does to it before it begins.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import torch
+
+from folkmoot.authority.server.remote import ServerAuthority
+from folkmoot.authority.server.serve import Listening, listen
+from folkmoot.authority.server.service import Access
+from folkmoot.authority.signing import Identity
+from folkmoot.client import events
+from folkmoot.client.learner import Learner
+from folkmoot.client.member import Member
+from folkmoot.core.coordinator import Coordinator, Run, RunState
+from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.config import CoordinatorConfig, Model
+from folkmoot.core.identity import gossip_topic, short
+from folkmoot.core.material import Gpt, TextFiles
+from folkmoot.core.recipe import Distro
+from folkmoot.core.schedule import Constant
+from folkmoot.exchange.peer import Limits, Peer, PeerConfig
+
+E = TypeVar("E", bound=msgspec.Struct)
+
+# A machine under load is slow, not wrong.
+PATIENCE = 120.0
+TINY = Gpt(vocab_size=257, layers=1, heads=2, width=16, hidden=16, context=16)
+QUICK = PeerConfig(stall=1.0, grace=0.2, gossip=Limits(quiet=0.05, patience=0.5))
+TEXT = "".join(f"{n} times {n} is {n * n}; " for n in range(400))
+
+
+def make_run(folder: Path, **changes: Any) -> Run:
+    """A run of the tiny model; names of the config or of the model may be given."""
+    corpus = folder / "corpus.txt"
+    corpus.write_text(TEXT)
+    config: dict[str, Any] = {
+        "total_steps": 6,
+        "min_clients": 2,
+        "rounds_per_epoch": 3,
+        "global_batch_size_start": 4,
+        "warmup_time": PATIENCE,
+        "max_round_train_time": PATIENCE,
+        "round_witness_time": 2.0,
+        "cooldown_time": PATIENCE,
+        "health_check_timeout": PATIENCE,
+    }
+    model: dict[str, Any] = {
+        "max_seq_len": 16,
+        "architecture": TINY,
+        "data": TextFiles((str(corpus),)),
+        "method": Distro(k=4, chunk=16),
+        "lr": Constant(base_lr=1e-2),
+    }
+    for name, value in changes.items():
+        (model if name in Model.__struct_fields__ else config)[name] = value
+    run = Run(run_id="moot", config=CoordinatorConfig(**config), model=Model(**model))
+    assert not list(run.all_rules())
+    return run
+
+
+class Attendant:
+    """One member with everything it said."""
+
+    def __init__(self, moot: "Moot", identity: Identity) -> None:
+        self.moot, self.identity = moot, identity
+        self.said: list[msgspec.Struct] = []
+        self.member: Any = None
+        self.peer: Any = None
+        self.authority: Any = None
+        self.task: Any = None
+
+    @property
+    def id(self) -> bytes:
+        return self.identity.public
+
+    @property
+    def name(self) -> str:
+        return short(self.id)
+
+    def emit(self, event: msgspec.Struct) -> None:
+        self.said.append(event)
+        self.moot.heard(self, event)
+
+    def all(self, kind: type[E]) -> list[E]:
+        return [event for event in self.said if isinstance(event, kind)]
+
+    def hashes(self) -> dict[tuple[int, int], str]:
+        """The hash of its model before each round, by epoch and height."""
+        return {(e.epoch, e.height): e.hash for e in self.all(events.RoundLearnt)}
+
+    def sources(self) -> list[str]:
+        return [event.source for event in self.all(events.ModelLoaded)]
+
+    async def begin(
+        self,
+        learner: type[Learner] = Learner,
+        prepare: Callable[["Attendant"], None] = lambda attendant: None,
+    ) -> None:
+        run = self.moot.run
+        made = await asyncio.to_thread(learner, run)
+        self.authority = ServerAuthority(self.moot.address, run.run_id, self.identity)
+        topic = gossip_topic(run.run_id)
+        self.peer = await Peer.open(self.identity.private, topic, self.moot.peers)
+        folder = self.moot.folder / self.name
+        self.member = Member(run, self.id, self.authority, self.peer, made, folder, self.emit)
+        prepare(self)
+        self.task = asyncio.create_task(self.member.run())
+        self.task.add_done_callback(lambda _: self.moot.news.set())
+
+    async def end(self) -> None:
+        """Gone without a word, as after a power cut."""
+        if self.task is None:
+            return
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        await self.peer.close()
+        await self.authority.close()
+        self.task = None
+
+    async def leave(self) -> None:
+        await self.member.leave()
+        await self.end()
+
+
+class Moot:
+    """The run, and everyone who ever attended it."""
+
+    def __init__(self, run: Run, folder: Path, peers: PeerConfig) -> None:
+        self.run, self.folder, self.peers = run, folder, peers
+        self.server: Any = None
+        self.effects: list[m.Effect] = []
+        self.attendants: list[Attendant] = []
+        self.news = asyncio.Event()
+        self.on_event: Callable[[Attendant, msgspec.Struct], None] = lambda who, event: None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server.port}"
+
+    @property
+    def state(self) -> Coordinator:
+        listening: Listening = self.server
+        return listening.keeper.state
+
+    def noted(self, effect: m.Effect, now: int) -> None:
+        self.effects.append(effect)
+        self.news.set()
+
+    def heard(self, who: Attendant, event: msgspec.Struct) -> None:
+        self.on_event(who, event)
+        self.news.set()
+
+    async def join(self, count: int = 1, **how: Any) -> list[Attendant]:
+        """New members with new keys; `how` is what `Attendant.begin` takes."""
+        came = [Attendant(self, Identity.random()) for _ in range(count)]
+        self.attendants += came
+        await asyncio.gather(*(attendant.begin(**how) for attendant in came))
+        return came
+
+    async def until(self, done: Callable[[], Any]) -> Any:
+        """Wait until `done()` is true; a member that dies ends the wait with its error."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not (result := done()):
+                    self._raise_errors()
+                    self.news.clear()
+                    await self.news.wait()
+        except TimeoutError:
+            raise AssertionError(f"did not come about:\n{self.story()}") from None
+        self._raise_errors()
+        return result
+
+    def _raise_errors(self) -> None:
+        for attendant in self.attendants:
+            if attendant.task is not None and attendant.task.done():
+                attendant.task.result()
+
+    def story(self) -> str:
+        said = [f"{a.name}: {e}"[:200] for a in self.attendants for e in a.said[-12:]]
+        return "\n".join([str(e)[:200] for e in self.effects[-30:]] + said)
+
+    def all(self, kind: type[E]) -> list[E]:
+        return [effect for effect in self.effects if isinstance(effect, kind)]
+
+    def finished(self) -> bool:
+        """The run is over, for everyone who is still there."""
+        here = [a for a in self.attendants if a.task is not None]
+        return self.state.run_state is RunState.Finished and all(a.task.done() for a in here)
+
+    def in_phase(self, phase: RunState, epoch: int = 0) -> Callable[[], bool]:
+        return lambda: self.state.run_state is phase and self.state.epoch_number >= epoch
+
+    def in_round(self, height: int, epoch: int = 0) -> Callable[[], bool]:
+        return lambda: any(
+            isinstance(e, m.RoundStarted) and e.epoch == epoch and e.height == height
+            for e in self.effects
+        )
+
+    def removed(self) -> list[tuple[bytes, str]]:
+        return [(effect.id, effect.why) for effect in self.all(m.ClientRemoved)]
+
+
+def agreement(attendants: list[Attendant]) -> dict[tuple[int, int], str]:
+    """The one hash that all of them had before each round; fails when two differ."""
+    hashes: dict[tuple[int, int], set[str]] = {}
+    for attendant in attendants:
+        for where, found in attendant.hashes().items():
+            hashes.setdefault(where, set()).add(found)
+    assert {len(found) for found in hashes.values()} == {1}, hashes
+    return {where: found.pop() for where, found in hashes.items()}
+
+
+@asynccontextmanager
+async def moot(folder: Path, peers: PeerConfig = QUICK, **changes: Any) -> AsyncIterator[Moot]:
+    """A run that is served while the block lasts; members that are left are ended."""
+    torch.set_num_threads(1)
+    made = Moot(make_run(folder, **changes), folder, peers)
+    journal = folder / "run.journal"
+    access = Access()
+    async with listen(made.run, journal, "127.0.0.1:0", access, listener=made.noted) as server:
+        made.server = server
+        try:
+            yield made
+        finally:
+            await asyncio.gather(*(attendant.end() for attendant in made.attendants))
