@@ -9,7 +9,8 @@ and taking out what was sent is setting it to zero. A contribution that is not a
 its round was lost; it goes back into m, aged as if it had stayed there.
 
 Look-ahead: while own contributions are in flight the gradient is taken where the weights are
-expected to be when it is applied: one sign step per round in flight, along m and what is in flight.
+expected to be when it is applied: one step per round in flight, along m and what is in flight, made
+orthogonal where the treatment does so and else its sign.
 Weights are restored from a copy, so every bit returns, whatever happens in between.
 """
 
@@ -27,7 +28,7 @@ import torch
 from folkmoot.core.recipe import Distro, validated
 from folkmoot.learning.distro import pure, wire
 from folkmoot.learning.distro.plan import make_plan
-from folkmoot.learning.distro.treatment import stepping
+from folkmoot.learning.distro.treatment import ORTHOGONAL, SIGN, stepping
 from folkmoot.learning.distro.wire import Floats, Indices
 from folkmoot.learning.flat import FlatParameters, norm
 from folkmoot.learning.method import Closure, Contribution, Refusal, refuse_bad
@@ -65,6 +66,7 @@ class DistroMethod:
         self.applied = 0
         self.in_flight: list[InFlight] = []
         self._kept: torch.Tensor | None = None
+        self._ahead_along = ORTHOGONAL if recipe.treatment == "orthogonal" else SIGN
 
     @property
     def delay(self) -> int:
@@ -106,7 +108,9 @@ class DistroMethod:
         kept = self._kept = torch.empty_like(weights) if self._kept is None else self._kept
         kept.copy_(weights)
         try:
-            self.kernels.look_ahead(self.plan, weights, self.momentum, self._entries(), distance)
+            self.kernels.look_ahead(
+                self.plan, weights, self.momentum, self._entries(), distance, self._ahead_along
+            )
             yield
         finally:
             weights.copy_(kept)

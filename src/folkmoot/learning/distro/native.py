@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from folkmoot.learning.distro import kernels, transform
+from folkmoot.learning.distro import kernels, pure, transform
 from folkmoot.learning.distro.orthogonal import orthogonal
 from folkmoot.learning.distro.packing import check_body, pack
 from folkmoot.learning.distro.plan import Group, Plan
@@ -124,7 +124,12 @@ def look_ahead(
     momentum: torch.Tensor,
     in_flight: list[tuple[Indices, Floats]],
     distance: float,
+    treatment: int = SIGN,
 ) -> None:
+    if treatment == ORTHOGONAL:
+        # Nearly all the time goes into matrix products, which torch does as well as we could.
+        pure.look_ahead(plan, weights, momentum, in_flight, distance, treatment)
+        return
     kept, moved = momentum.numpy(), weights.numpy()
     one, no_payloads = np.float32(1), _as_rows([])
 

@@ -12,7 +12,14 @@ from folkmoot.learning.distro import wire
 from folkmoot.learning.distro.dct import dct_chunks, idct_chunks
 from folkmoot.learning.distro.orthogonal import orthogonal
 from folkmoot.learning.distro.plan import Group, Plan, Slot, as_matrices
-from folkmoot.learning.distro.treatment import NORM, ORTHOGONAL, Stepping, inverse_rms, treat
+from folkmoot.learning.distro.treatment import (
+    NORM,
+    ORTHOGONAL,
+    SIGN,
+    Stepping,
+    inverse_rms,
+    treat,
+)
 from folkmoot.learning.distro.wire import Floats, Indices, check_body, pack
 
 __all__ = ["apply", "check_body", "compress", "look_ahead", "pack", "put_back"]
@@ -89,15 +96,16 @@ def look_ahead(
     momentum: torch.Tensor,
     in_flight: list[tuple[Indices, Floats]],
     distance: float,
+    treatment: int = SIGN,
 ) -> None:
-    """Move the weights by −distance · sign of what momentum and flying entries stand for."""
+    """Move the weights by −distance along what momentum and flying entries stand for, treated."""
     expected = momentum.clone()
     for index, value in in_flight:
         put_back(plan, expected, index, value, 1.0)
     for number, g in enumerate(plan.groups):
-        x = idct_chunks(_coefficients(expected, g).view(g.count, g.w, g.h))
-        moved = gather(plan, weights, number) - torch.sign(x) * distance
-        scatter(plan, weights, number, moved)
+        c = _coefficients(expected, g).view(g.count, g.w, g.h)
+        u = idct_chunks(orthogonal(c)) if treatment == ORTHOGONAL else torch.sign(idct_chunks(c))
+        scatter(plan, weights, number, gather(plan, weights, number) - u * distance)
 
 
 def apply(
