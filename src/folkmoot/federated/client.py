@@ -200,6 +200,7 @@ class _Part:
                 raise
             counted = False
         except Refused as refused:
+            logger.warning("round %d: %s", round_, refused)
             counted = refused.code == grpc.StatusCode.ALREADY_EXISTS
         except WeightsUnavailable as unavailable:
             # The round may be over and its weights gone, or the bucket may come back.

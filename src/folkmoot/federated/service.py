@@ -52,7 +52,7 @@ class Refusal(Exception):
 
 
 def unreadable(error: Exception) -> Refusal:
-    return Refusal(Code.UNAVAILABLE, f"the bucket cannot be used: {error}")
+    return Refusal(Code.UNAVAILABLE, f"the bucket or the disk cannot be used: {error}")
 
 
 class CoordinatorService:
@@ -89,7 +89,7 @@ class CoordinatorService:
             count = self.coordinator.meters.requests.labels
             try:
                 response = await call(request)
-            except (Refusal, BucketError) as error:
+            except (Refusal, BucketError, OSError) as error:
                 refusal = error if isinstance(error, Refusal) else unreadable(error)
                 count(method, refusal.code.name).inc()
                 await context.abort(refusal.code, refusal.reason)
