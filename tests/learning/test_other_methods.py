@@ -17,7 +17,7 @@ RECIPES: list[Recipe] = [
     Dense(weight_decay=0.1),
     Dense(optimizer="sgd", bits=16),
     DiLoCo(local_steps=3, outer_momentum=0.5),
-    DiLoCo(local_steps=2, bits=16),
+    DiLoCo(local_steps=2, bits=16, outer_momentum=0.5),
     SparseLoCo(local_steps=3, k=2),
 ]
 NAMES = ["adamw", "sgd-16", "diloco", "diloco-16", "sparseloco"]
