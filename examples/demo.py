@@ -29,7 +29,7 @@ run_id = "demo"
 [config]
 total_steps = {steps}
 min_clients = 2
-waiting_for_members_extra_time = 3
+init_min_clients = 3
 rounds_per_epoch = {rounds}
 global_batch_size_start = 24
 max_round_train_time = 5
@@ -37,7 +37,7 @@ round_witness_time = 2
 warmup_time = 60
 cooldown_time = 30
 health_check_timeout = 30
-delay = 1
+delay = 0
 
 [model]
 max_seq_len = {sequence}
@@ -62,10 +62,10 @@ paths = ["{held_out}"]
 
 [model.lr]
 type = "cosine"
-base_lr = 0.003
+base_lr = 0.01
 warmup_steps = 10
 total_steps = {steps}
-final_lr = 0.0003
+final_lr = 0.001
 
 [model.method]
 type = "distro"
@@ -99,7 +99,11 @@ def main() -> None:
         local.serve()
         for _ in range(3):
             local.join()
-        picture = watch(local, run, Churn(local, run))
+        try:
+            picture = watch(local, run, Churn(local, run))
+        except KeyboardInterrupt:
+            print("\nstopping; what was stored stays in", folder)
+            return
     sum_up(picture, folder, run)
     sample(folder / "checkpoints")
 
@@ -118,7 +122,7 @@ class Churn:
         victim = next(iter(self.local.clients))
         self.local.kill(victim)
         picture.clients[victim].gone = True
-        picture.note(f"killed {victim} (SIGKILL); a new client joins", "killed")
+        picture.note(f"killed {victim} (SIGKILL); a new client joins", "killed, another joins")
         self.local.join()
 
 
@@ -157,7 +161,7 @@ def sample(checkpoints: Path) -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=210, help="rounds of training")
+    parser.add_argument("--steps", type=int, default=400, help="rounds of training")
     parser.add_argument("--out", type=Path, default=Path("out/demo"), help="where all goes")
     return parser.parse_args()
 

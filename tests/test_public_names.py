@@ -30,6 +30,7 @@ PUBLIC = {
     "folkmoot.learning.data": "DataError OpenUrl Provider Samples open_data",
     "folkmoot.learning.distro": "DistroMethod",
     "folkmoot.learning.models": "GPT Precision best_device build compute_type logits",
+    "folkmoot.simulate": "Report replay simulate",
 }
 LIGHT = ["folkmoot", "folkmoot.core.coordinator"]
 

@@ -9,6 +9,7 @@ member misbehaves by a subclass of `Learner`, or by what `prepare` does to it be
 """
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -142,6 +143,7 @@ class Moot:
         self.run, self.folder, self.peers = run, folder, peers
         self.server: Any = None
         self.effects: list[m.Effect] = []
+        self.times: list[int] = []  # of the effects, by the run's clock, in milliseconds
         self.attendants: list[Attendant] = []
         self.news = asyncio.Event()
         self.on_event: Callable[[Attendant, msgspec.Struct], None] = lambda who, event: None
@@ -157,6 +159,7 @@ class Moot:
 
     def noted(self, effect: m.Effect, now: int) -> None:
         self.effects.append(effect)
+        self.times.append(now)
         self.news.set()
 
     def heard(self, who: Attendant, event: msgspec.Struct) -> None:
@@ -208,6 +211,16 @@ class Moot:
             isinstance(e, m.RoundStarted) and e.epoch == epoch and e.height == height
             for e in self.effects
         )
+
+    def lasted(self, phase: RunState) -> list[float]:
+        """How long each visit of a phase lasted, in seconds."""
+        moves = [
+            (e, t)
+            for e, t in zip(self.effects, self.times, strict=True)
+            if isinstance(e, m.StateChanged)
+        ]
+        pairs = itertools.pairwise(moves)
+        return [(end - begin) / 1000 for (e, begin), (_, end) in pairs if e.after is phase]
 
     def removed(self) -> list[tuple[bytes, str]]:
         return [(effect.id, effect.why) for effect in self.all(m.ClientRemoved)]

@@ -1,10 +1,35 @@
-"""What the run promises, each by its name: real server, real peers, a tiny model."""
+"""What a run promises, each by its name: real server, real peers, a tiny model."""
 
+import asyncio
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from client.moot import agreement, moot
+import pytest
+
+from client.moot import PATIENCE, Attendant, agreement, moot
 from folkmoot.client import events
+from folkmoot.client.learner import Cancelled, Learner, Worked
+from folkmoot.core.coordinator import RunState
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.assignment import Share
+from folkmoot.learning import checkpoint
+
+
+class Idle(Learner):
+    """Is always busy with something else."""
+
+    def train(self, step: int, share: Share, stopped: Callable[[], bool]) -> Worked:
+        raise Cancelled
+
+
+def never_loads(attendant: Attendant) -> None:
+    async def load(action: Any) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    attendant.member.models.load = load
 
 
 async def test_a_run_ends_with_one_model_and_a_checkpoint(tmp_path: Path) -> None:
@@ -12,8 +37,165 @@ async def test_a_run_ends_with_one_model_and_a_checkpoint(tmp_path: Path) -> Non
         members = await run.join(3)
         await run.until(run.finished)
         assert run.state.progress.step == 6
-        last = max(agreement(members).items())[1]
-        assert last == run.state.model_hash.hex()
-        assert run.all(m.RoundJudged)
-        assert not any(e.owed for e in run.all(m.RoundJudged))
+        assert max(agreement(members).items())[1] == run.state.model_hash.hex()
+        assert [e.owed for e in run.all(m.RoundJudged)] == [0] * 6
         assert not any(member.all(events.MessageRefused) for member in members)
+        stored = Learner(run.run)
+        stored.restore(tmp_path / "kept" / "step-00000006")
+        assert stored.hash() == run.state.model_hash
+
+
+async def test_a_quorum_of_opportunistic_witnesses_ends_a_round_early(tmp_path: Path) -> None:
+    async with moot(tmp_path, total_steps=3, max_round_train_time=PATIENCE) as run:
+        await run.join(3)
+        await run.until(run.finished)
+        assert len(run.lasted(RunState.RoundTrain)) >= 3
+        assert max(run.lasted(RunState.RoundTrain)) < PATIENCE / 2
+
+
+async def test_a_round_ends_after_its_time_when_results_are_missing(tmp_path: Path) -> None:
+    async with moot(tmp_path, init_min_clients=3, max_round_train_time=1.5) as run:
+        await run.join(2)
+        await run.join(learner=Idle)
+        await run.until(lambda: any(e.owed for e in run.all(m.RoundJudged)))
+        assert max(run.lasted(RunState.RoundTrain)) >= 1.5
+        await run.until(run.finished)
+
+
+async def test_an_unhealthy_client_is_removed_and_its_work_done_by_others(tmp_path: Path) -> None:
+    config = {"total_steps": 4, "rounds_per_epoch": 8, "init_min_clients": 3}
+    async with moot(tmp_path, max_round_train_time=1.5, **config) as run:
+        honest = await run.join(2)
+        (idle,) = await run.join(learner=Idle)
+        await run.until(run.finished)
+        assert (idle.id, "Unhealthy") in run.removed()
+        assert {who for who, _ in run.removed()} == {idle.id}
+        again = [e for e in run.all(m.RoundJudged) if e.owed]
+        assert again
+        assert run.state.progress.step == 4
+        agreement(honest)
+
+
+async def test_dropping_below_min_clients_in_warmup_waits_for_members(tmp_path: Path) -> None:
+    async with moot(tmp_path, total_steps=2) as run:
+        (first,) = await run.join(prepare=never_loads)
+        (second,) = await run.join()
+        await run.until(lambda: second.all(events.ModelLoaded))
+        assert run.state.run_state is RunState.Warmup
+        await first.leave()
+        await run.until(run.in_phase(RunState.WaitingForMembers, epoch=1))
+        assert run.removed() == [(first.id, "Withdrew")]
+        assert [e.trained for e in run.all(m.EpochEnded)] == [False]
+        await run.join()
+        await run.until(run.finished)
+
+
+async def test_dropping_below_min_clients_in_training_hands_the_model_on(tmp_path: Path) -> None:
+    async with moot(tmp_path, total_steps=8, rounds_per_epoch=8, max_round_train_time=3) as run:
+        stays, goes = await run.join(2)
+        await run.until(run.in_round(2))
+        await goes.leave()
+        await run.until(run.in_phase(RunState.WaitingForMembers, epoch=1))
+        assert not run.all(m.Rewound)
+        assert 0 < run.state.progress.step < 8
+        (late,) = await run.join()
+        await run.until(run.finished)
+        assert late.sources() == ["peers"]
+        assert stays.sources() == ["seed", "own"]
+        agreement([stays, goes, late])
+
+
+class FirstToStore(Learner):
+    """Of two that store, the first finishes once the second is at it; the second never does."""
+
+    lock = threading.Lock()
+    came = 0
+    second_began = threading.Event()
+    cancelled = threading.Event()
+
+    def save(self, store: Any, step: int, stopped: Callable[[], bool]) -> str:
+        kind = type(self)
+        with kind.lock:
+            kind.came += 1
+            place = kind.came
+        if place == 1:
+            assert kind.second_began.wait(PATIENCE)
+            return super().save(store, step, stopped)
+        kind.second_began.set()
+        while not stopped():
+            threading.Event().wait(0.01)
+        kind.cancelled.set()
+        raise checkpoint.Cancelled
+
+
+async def test_the_first_verified_checkpoint_ends_cooldown_and_cancels_the_others(
+    tmp_path: Path,
+) -> None:
+    kept = str(tmp_path / "kept")
+    async with moot(
+        tmp_path, total_steps=1, min_clients=6, global_batch_size_start=6, checkpoint=kept
+    ) as run:
+        members = await run.join(6, learner=FirstToStore)
+        await run.until(run.finished)
+        assert [e.checkpointers for e in run.all(m.CheckpointWanted)] == [2]
+        assert len(run.all(m.CheckpointStored)) == 1
+        assert sum(len(member.all(events.CheckpointStored)) for member in members) == 1
+        assert await asyncio.to_thread(FirstToStore.cancelled.wait, PATIENCE)
+        assert run.lasted(RunState.Cooldown)[0] < PATIENCE / 2
+
+
+async def test_new_joiners_get_the_model_from_their_peers(tmp_path: Path) -> None:
+    async with moot(tmp_path) as run:
+        early = await run.join(2)
+        await run.until(run.in_round(0))
+        late = await run.join(2)
+        await run.until(run.finished)
+        assert [member.sources() for member in late] == [["peers"], ["peers"]]
+        assert [member.sources() for member in early] == [["seed", "own"], ["seed", "own"]]
+        agreement([*early, *late])
+
+
+async def test_clients_come_back_for_the_next_epoch_by_themselves(tmp_path: Path) -> None:
+    async with moot(tmp_path) as run:
+        members = await run.join(3)
+        await run.until(run.finished)
+        assert len(run.all(m.ClientJoined)) == 3
+        started = run.all(m.EpochStarted)
+        assert started[-1].clients == 3
+        assert len(started) >= 2
+        assert agreement(members)
+
+
+class SpoiledStore(Learner):
+    """A disk that keeps something else than what was written."""
+
+    def save(self, store: Any, step: int, stopped: Callable[[], bool]) -> str:
+        name = super().save(store, step, stopped)
+        file = store.folder / name / "model.safetensors"
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        file.write_bytes(content)
+        return name
+
+
+@pytest.mark.parametrize("fault", ["no folder", "spoiled", "no credentials"])
+async def test_a_failed_upload_never_counts_as_success(
+    tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = {
+        "no folder": str(tmp_path / "corpus.txt" / "kept"),
+        "spoiled": str(tmp_path / "kept"),
+        "no credentials": "s3://kept/models",
+    }[fault]
+    # Nobody answers there, neither for credentials nor for the bucket.
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
+    async with moot(tmp_path, checkpoint=place, total_steps=2, cooldown_time=2.0) as run:
+        members = await run.join(2, learner=SpoiledStore if fault == "spoiled" else Learner)
+        await run.until(run.finished)
+        failed = [event for member in members for event in member.all(events.CheckpointFailed)]
+        assert fault == "no credentials" or failed
+        assert not run.all(m.CheckpointStored)
+        assert run.state.checkpoint.location == ""
+        assert run.lasted(RunState.Cooldown)[0] >= 2.0
+        agreement(members)

@@ -37,8 +37,7 @@ class PlusOne(Participant):
 
 def test_01_finished_is_terminal(tmp_path: Path) -> None:
     async def test() -> None:
-        times = {"heartbeat_time": 0.02, "heartbeat_timeout": 0.02}
-        async with world(tmp_path, rounds=1, **times) as w:
+        async with world(tmp_path, rounds=1) as w:
             (a,) = await w.join("a")
             await a.deliver(7.0)
             await w.server.finished()

@@ -5,9 +5,13 @@ from pathlib import Path
 
 import grpc
 import numpy as np
+import pytest
 
 from federated.world import federation, refusal, run, with_bucket, world
 from folkmoot.federated import Participant, Settings, take_part
+from folkmoot.federated.arrays import ModelFile
+from folkmoot.federated.presigned import PresignedWeights
+from folkmoot.federated.weights import WeightsUnavailable
 from servers import S3Server
 
 
@@ -58,5 +62,42 @@ def test_missing_and_damaged_objects_on_s3_are_refused(tmp_path: Path, s3_server
             await a.deliver([1.0, 2.0])
             assert list(await w.global_of(1)) == [1.0, 2.0]
             assert {e.key for e in w.bucket.list()} == {key, "1/global"}
+
+    run(test)
+
+
+def test_participants_without_any_right_use_signed_urls(
+    tmp_path: Path, s3_server: S3Server
+) -> None:
+    async def test() -> None:
+        config = federation(tmp_path, {"rounds": 3, "min_participants": 2})
+        url = s3_server.new_bucket()
+        config = with_bucket(config, url=url, options=s3_server.options, presign=True)
+        async with world(tmp_path, config) as w:
+            settings = Settings(address=w.server.address, run_id="test")
+            parts = [Averages(1.0, 1), Averages(5.0, 3)]
+            await asyncio.gather(*(take_part(part, settings) for part in parts))
+            await w.server.finished()
+            with ModelFile(w.coordinator.store.global_path(3)) as model:
+                np.testing.assert_array_equal(model.arrays()["a"], np.full((300, 7), 11.0))
+
+    run(test)
+
+
+def test_a_signed_url_writes_one_object_only(tmp_path: Path, s3_server: S3Server) -> None:
+    async def test() -> None:
+        config = federation(tmp_path, {"rounds": 1})
+        url = s3_server.new_bucket()
+        config = with_bucket(config, url=url, options=s3_server.options, presign=True)
+        async with world(tmp_path, config) as w:
+            (a,) = await w.join("a")
+            started = await a.start()
+            arrays = {"weights": np.ones(2, np.float32)}
+            elsewhere = started.put_url.replace(a.participant_id, "somebody-else")
+            with pytest.raises(WeightsUnavailable, match="403"):
+                PresignedWeights("", elsewhere).write_update(0, "", arrays)
+            digest = PresignedWeights("", started.put_url).write_update(0, "", arrays)
+            await a.end(digest)
+            assert list(await w.global_of(1)) == [1.0, 1.0]
 
     run(test)

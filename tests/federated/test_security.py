@@ -4,6 +4,7 @@ import asyncio
 import datetime
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import grpc
 import msgspec
@@ -18,6 +19,7 @@ from federated.world import code_of, federation, run, world
 from folkmoot.authority.journal import JournalError
 from folkmoot.federated import Participant, Settings, Tls, take_part
 from folkmoot.federated.config import Metrics, Security
+from folkmoot.federated.eventlog import AggregationFailed
 
 
 def certificate(folder: Path, name: str, issuer: str = "") -> None:
@@ -142,3 +144,44 @@ def test_a_lost_update_is_asked_for_again_after_a_restart(tmp_path: Path) -> Non
             assert await w.global_of(1) == [2.0]
 
     run(test)
+
+
+def test_a_full_disk_delays_a_round_and_loses_nothing(tmp_path: Path, small_disk: Path) -> None:
+    async def test() -> None:
+        config = federation(small_disk, {"rounds": 1, "min_participants": 2})
+        async with world(small_disk, config) as w:
+            a, b = await w.join("a", "b")
+            await a.deliver(np.full(300_000, 1.0))
+            digest = b.upload(np.full(300_000, 3.0))
+            failed = _noticed(w.coordinator, AggregationFailed)
+            filler = small_disk / "filler"
+            _fill(filler)
+            await b.end(digest)
+            await failed.wait()
+            assert w.state.round == 0
+            await asyncio.to_thread(filler.unlink)
+            assert (await w.global_of(1)).tolist() == [2.0] * 300_000
+
+    run(test)
+
+
+def _noticed(coordinator: Any, kind: type) -> asyncio.Event:
+    """Set when the coordinator logs an event of this kind."""
+    seen, write = asyncio.Event(), coordinator.log.write
+
+    def watched(event: Any) -> None:
+        write(event)
+        if isinstance(event, kind):
+            seen.set()
+
+    coordinator.log.write = watched
+    return seen
+
+
+def _fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(65_536)):
+                pass
+        except OSError:
+            return

@@ -66,7 +66,7 @@ def join(
     """Take part in a federation until it has finished; reconnects for ever."""
     from folkmoot.cli.failing import failing
     from folkmoot.exchange.bucket import BucketError
-    from folkmoot.federated.client import Settings, keep_freed_memory, take_part
+    from folkmoot.federated.client import Settings, keep_freed_memory
     from folkmoot.federated.connection import Refused, Tls
 
     keep_freed_memory()
@@ -81,7 +81,7 @@ def join(
             peers=tomllib.loads(peers.read_text()) if peers else {},
         )
         made = load_participant(participant)()
-        if not asyncio.run(_until_stopped(take_part(made, settings))):
+        if not asyncio.run(_take_part(made, settings)):
             raise typer.Exit(130)
     typer.echo("the federation has finished")
 
@@ -167,6 +167,7 @@ async def _serve(config: Any) -> None:
     from folkmoot.federated.aggregate.private import Private
     from folkmoot.federated.server import serving
 
+    stop = _interruption()
     async with serving(config) as server:
         state = server.coordinator.state
         again = f", resumed in round {state.round}" if server.coordinator.resumed else ""
@@ -177,7 +178,7 @@ async def _serve(config: Any) -> None:
             typer.echo(config.aggregation.promise(config.rounds.rounds))
         if server.metrics_port is not None:
             typer.echo(f"metrics at http://{config.metrics.host}:{server.metrics_port}/metrics")
-        if await _until_stopped(server.finished()):
+        if await _until(stop, server.finished()):
             await server.farewell()
             last = server.coordinator.state.round
             typer.echo(f"finished; the model is {config.bucket.url}/{last}/global")
@@ -186,12 +187,13 @@ async def _serve(config: Any) -> None:
 async def _up(config: Any, participant: str, count: int) -> None:
     from folkmoot.federated.server import serving
 
+    stop = _interruption()
     async with serving(config) as server:
         typer.echo(f"{config.run_id} at {server.address} with {count} participants")
         people = [await _spawn(config, server.address, participant, i) for i in range(count)]
         ended = asyncio.gather(*(process.wait() for process in people))
         try:
-            if await _until_stopped(server.finished()):
+            if await _until(stop, server.finished()):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.shield(ended), 30)
                 last = server.coordinator.state.round
@@ -216,12 +218,23 @@ async def _spawn(config: Any, address: str, participant: str, number: int) -> An
     )
 
 
-async def _until_stopped(work: Any) -> bool:
-    """Whether `work` was done before somebody interrupted us (Ctrl-C, SIGTERM)."""
+def _interruption() -> asyncio.Event:
+    """Set when somebody interrupts us (Ctrl-C, SIGTERM)."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _take_part(participant: Any, settings: Any) -> bool:
+    from folkmoot.federated.client import take_part
+
+    return await _until(_interruption(), take_part(participant, settings))
+
+
+async def _until(stop: asyncio.Event, work: Any) -> bool:
+    """Whether `work` was done before `stop` was set."""
     tasks = [asyncio.create_task(work), asyncio.create_task(stop.wait())]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -24,6 +24,8 @@ class LocalRun:
         self._known: set[str] = set()  # clients whose end is known
 
     def __enter__(self) -> Self:
+        # Asked to end, we end like on Ctrl-C: the processes must not outlive us.
+        self._before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         return self
 
     def __exit__(
@@ -33,6 +35,7 @@ class LocalRun:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+        signal.signal(signal.SIGTERM, self._before)
 
     @property
     def address(self) -> str:

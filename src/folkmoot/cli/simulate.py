@@ -83,20 +83,20 @@ def _tell(console: Console, world: str, failed: list[Report]) -> None:
         console.print("[green]every invariant held[/green]")
         return
     for report in failed[:SHOWN]:
-        console.print(f"[red]seed {report.seed}[/red]: {report.violation}", markup=True)
+        console.print(f"seed {report.seed}: {report.violation}", style="red", markup=False)
     if len(failed) > SHOWN:
         console.print(f"and {len(failed) - SHOWN} more")
     first = failed[0]
     console.print(
         f"\nto play it again: folkmoot simulate --world {world} --start {first.seed} --seeds 1"
     )
-    text = first.transcript
-    if world == "run":
-        from folkmoot.simulate.shrink import shrink
+    if world == "federation":
+        console.print(f"what happened:\n\n{first.transcript}", markup=False)
+        return
+    from folkmoot.simulate.shrink import shrink
 
-        text = shrink(text)
     console.print("to reproduce it in a test, replay this transcript:\n")
-    console.print(text, markup=False)
+    console.print(shrink(first.transcript), markup=False)
 
 
 def _mutants(console: Console, seeds: int) -> bool:

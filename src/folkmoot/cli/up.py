@@ -54,7 +54,7 @@ def watch(local: Any, run: Any, each: Any = lambda picture: None) -> Any:
             view.refresh()
             each(picture)
             for name in local.fallen():
-                picture.note(f"{name} ended by itself:\n{local.output(name)}", "left")
+                picture.note(f"{name} ended by itself:\n{local.output(name)}", "a client left")
             time.sleep(0.2)
             if local.server.poll() is not None:
                 raise RuntimeError(f"the server ended:\n{local.output('server')}")

@@ -7,10 +7,12 @@ counts only when it was read back and passed every check.
 """
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
@@ -33,6 +35,7 @@ CONNECT_TIME, AGAIN = 2.0, 0.25
 # How long peers are asked before storage is, if it keeps the same model.
 PATIENCE = 10.0
 
+T = TypeVar("T")
 Work = Callable[..., Awaitable[Any]]
 
 
@@ -116,11 +119,11 @@ class Models:
 
     async def _from_storage(self, location: str) -> str:
         root, _, name = location.rpartition("/")
-        await self._work(self._restore, root, name)
+        await self._work(self.learner.restore, await _aside(self._read_back, root, name))
         return "storage"
 
-    def _restore(self, root: str, name: str) -> None:
-        self.learner.restore(checkpoint.fetch(Bucket(root), name, self.folder / "checkpoints"))
+    def _read_back(self, root: str, name: str) -> Path:
+        return checkpoint.fetch(Bucket(root), name, self.folder / "checkpoints")
 
     # Out.
 
@@ -142,7 +145,7 @@ class Models:
         """Where the model is stored now, read back and checked; None when it is not."""
         began = time.perf_counter()
         try:
-            location: str = await self._work(self._store, action.step, stopped)
+            location: str = await _aside(self._store, action.step, stopped)
         except checkpoint.Cancelled:
             return None
         except (BucketError, checkpoint.CheckpointError, OSError) as error:
@@ -154,7 +157,24 @@ class Models:
 
     def _store(self, step: int, stopped: Callable[[], bool]) -> str:
         root = self.learner.run.model.checkpoint
-        bucket = Bucket(root)
-        name = self.learner.save(bucket, step, stopped)
-        checkpoint.fetch(bucket, name, self.folder / "checkpoints")
+        name = self.learner.save(Bucket(root), step, stopped)
+        self._read_back(root, name)
         return f"{root.rstrip('/')}/{name}"
+
+
+async def _aside(function: Callable[..., T], *arguments: Any) -> T:
+    """Run in a thread of its own, which ends with the process.
+
+    A store may take minutes to say that it does not answer. Meanwhile the learner goes on.
+    """
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(function(*arguments))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="store", daemon=True).start()
+    return await asyncio.wrap_future(future)

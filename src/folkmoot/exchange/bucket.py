@@ -15,8 +15,9 @@ and `_async`; both are safe to call from many threads or tasks.
 import contextlib
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -204,6 +205,15 @@ class Bucket:
                 await write_file_async(self.folder / key, body, create)
             else:
                 await in_thread(write_file, self.folder / key, body, create)
+
+    def signed_url(self, method: Literal["GET", "PUT"], key: str, seconds: int) -> str:
+        """A URL with which anybody may GET or PUT this one object for a while."""
+        with self._translated(key):
+            checked_key(self.url, key)
+            try:
+                return str(obstore.sign(self._store, method, key, timedelta(seconds=seconds)))
+            except (TypeError, ValueError) as error:
+                raise NotPossible(self.url, key, f"cannot sign URLs: {error}") from error
 
     def list(self, prefix: str = "") -> Entries:
         """Every object under the folder `prefix`, in the order of their keys."""

@@ -260,10 +260,14 @@ class ModelWriter:
         for name, meta in self.layout.items():
             self.offsets[name] = position
             position += meta.nbytes
-        os.ftruncate(self._fd, position)
-        os.pwrite(self._fd, head, 0)
         self._left = position - len(head)
         self._lock = threading.Lock()
+        try:
+            os.ftruncate(self._fd, position)
+            _pwrite_all(self._fd, memoryview(head), 0)
+        except OSError:
+            self.abort()
+            raise
 
     def write(self, name: str, start: int, values: Array) -> None:
         meta = self.layout[name]

@@ -7,6 +7,7 @@ once. A coordinator that dies is waited for; what was trained meanwhile is deliv
 import asyncio
 import contextlib
 import ctypes
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
@@ -16,7 +17,6 @@ import msgspec
 from folkmoot.core.federation import participant as machine
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.federated import wire
-from folkmoot.federated.arrays import BadModel
 from folkmoot.federated.connection import (
     END_TIMEOUT,
     Connection,
@@ -32,15 +32,19 @@ from folkmoot.federated.participant import (
     encode_figures,
     named,
 )
+from folkmoot.federated.presigned import PresignedWeights
 from folkmoot.federated.secure.part import SecurePart
 from folkmoot.federated.signing import Identity
-from folkmoot.federated.weights import Weights
+from folkmoot.federated.weights import Weights, WeightsUnavailable
 
 _READY = {machine.WAITING: "READY", machine.TRAINING: "TRAINING", machine.DONE: "FINISHED"}
 
 
 #: Of malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+
+
+logger = logging.getLogger(__name__)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +116,8 @@ class _Part:
 
     def __init__(self, participant: Participant, settings: Settings, line: Connection) -> None:
         self._participant, self._line = participant, line
-        self._weights = Weights(Bucket(settings.bucket or line.bucket, settings.bucket_options))
+        self._settings = settings
+        self._weights: Weights | PresignedWeights | None = None
         self._state = machine.Participant()
         self._heard = machine.Heard("STANDBY", -1)
         self._news = asyncio.Event()
@@ -195,9 +200,12 @@ class _Part:
                 raise
             counted = False
         except Refused as refused:
+            logger.warning("round %d: %s", round_, refused)
             counted = refused.code == grpc.StatusCode.ALREADY_EXISTS
-        except (BadModel, FileNotFoundError):
-            counted = False  # the round's weights went away: the round is over
+        except WeightsUnavailable as unavailable:
+            # The round may be over and its weights gone, or the bucket may come back.
+            logger.warning("round %d: %s", round_, unavailable)
+            counted = False
         else:
             counted = True
         if counted:
@@ -212,6 +220,7 @@ class _Part:
         start = await self._line.insist(
             "StartTrainingRound", wire.StartTrainingRoundRequest(round=round_)
         )
+        self._weights = self._open(start)
         trained = self._trained
         if trained is None or trained.digest != start.global_digest or trained.round != round_:
             trained = await asyncio.to_thread(self._compute, start)
@@ -228,7 +237,19 @@ class _Part:
             lambda masked: self._deliver(round_, masked, trained, metrics),
         )
 
+    def _open(self, start: Any) -> Weights | PresignedWeights:
+        """Where the round's weights are: behind signed URLs, or in a bucket we may use."""
+        if start.put_url:
+            return PresignedWeights(start.get_url, start.put_url)
+        if isinstance(self._weights, Weights):
+            return self._weights
+        url = self._settings.bucket or self._line.bucket
+        if not url:
+            raise ValueError("the coordinator does not tell its bucket: give its url")
+        return Weights(Bucket(url, self._settings.bucket_options))
+
     def _compute(self, start: Any) -> _Trained:
+        assert self._weights is not None
         if start.initial:
             first = named(self._participant.init_weights())
             return _Trained(start.round, b"", first, {}, 0, "{}")
@@ -241,6 +262,7 @@ class _Part:
         self, round_: int, arrays: Mapping[str, Any], trained: _Trained, metrics: str
     ) -> None:
         id = self._line.participant_id
+        assert self._weights is not None
         digest = await asyncio.to_thread(self._weights.write_update, round_, id, arrays)
         request = wire.EndTrainingRoundRequest(
             participant_id=id,

@@ -56,6 +56,10 @@ class BucketConfig(msgspec.Struct, frozen=True, kw_only=True):
     tell: bool = True
     # Keep updates that became part of a global model, as long as their round is kept.
     keep_updates: bool = False
+    # Give each participant a URL to read the round's model and one to write its own update, good
+    # for presign_seconds, in place of a right to the bucket. For S3, GCS and Azure.
+    presign: bool = False
+    presign_seconds: int = 86_400
     # Rounds whose objects are kept; 0 keeps all.
     keep_rounds: int = 3
     # Bytes of the largest object that is read.
@@ -64,6 +68,10 @@ class BucketConfig(msgspec.Struct, frozen=True, kw_only=True):
     def rules(self) -> Iterator[Broken]:
         if not 0 <= self.keep_rounds < 2**31:
             yield Broken("keep_rounds", "must be 0 (all) or more")
+        if self.presign and ("://" not in self.url or self.url.startswith("file:")):
+            yield Broken("presign", "needs a bucket that can sign URLs: s3://, gs:// or az://")
+        if not 1 <= self.presign_seconds <= 604_800:
+            yield Broken("presign_seconds", "must be from 1 to 604800, the most that S3 allows")
         if not 1 <= self.max_object < 2**50:
             yield Broken("max_object", "must be 1 byte or more")
 

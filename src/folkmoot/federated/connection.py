@@ -18,8 +18,14 @@ from folkmoot.federated import wire
 from folkmoot.federated.signing import Identity, Signer
 
 Code = grpc.StatusCode
-#: What a lost connection, a coordinator that is starting, or an overloaded one looks like.
-PASSING = {Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.RESOURCE_EXHAUSTED, Code.CANCELLED}
+#: What a lost connection, or a coordinator that starts, is overloaded or in trouble looks like.
+PASSING = {
+    Code.UNAVAILABLE,
+    Code.DEADLINE_EXCEEDED,
+    Code.CANCELLED,
+    Code.UNKNOWN,
+    Code.INTERNAL,
+}
 CALL_TIMEOUT = 30.0
 #: Taking and checking a large update out of a slow bucket takes its time.
 END_TIMEOUT = 600.0

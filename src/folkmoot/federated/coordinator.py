@@ -9,6 +9,7 @@ All methods run on one event loop. Reading, checking and combining models runs o
 """
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.liveness import Liveness
 from folkmoot.core.federation.machine import next_deadline
 from folkmoot.core.federation.state import Delivery, State, restore
-from folkmoot.exchange.bucket import Bucket
+from folkmoot.exchange.bucket import Bucket, BucketError
 from folkmoot.federated import eventlog
 from folkmoot.federated.arrays import ModelFile, save_model
 from folkmoot.federated.combine import combine, lost
@@ -34,6 +35,7 @@ from folkmoot.federated.secure.masks import Mask
 from folkmoot.federated.secure.rounds import SecureRounds
 from folkmoot.federated.store import RoundStore
 
+logger = logging.getLogger(__name__)
 COMPACT_AT = 128 * 1024
 WORKERS = 2
 
@@ -209,9 +211,17 @@ class Coordinator:
 
     def _wake_up(self) -> None:
         self._timer = None
-        if lost := self.liveness.expired(self.now()):
-            self.submit(m.Dropped(lost))
-        self.submit(m.Tick())
+        lost = self.liveness.expired(self.now())
+        try:
+            if lost:
+                self.submit(m.Dropped(lost))
+            self.submit(m.Tick())
+        except OSError as error:
+            # Nothing was decided, since nothing could be kept. Look again soon.
+            logger.error("the journal cannot be written: %s", error)
+            for id in lost:
+                self.liveness.heard(id, self.now())
+            self._timer = asyncio.get_running_loop().call_later(1.0, self._wake_up)
         if self._timer is None:
             self._arm()
 
@@ -241,23 +251,30 @@ class Coordinator:
                     return
             try:
                 done = await self._combine(deliveries, residue)
-            except (OSError, ValueError) as error:
+                seconds = time.perf_counter() - started
+                self.submit(m.Written(round_, done.digest))
+            except (BucketError, OSError, ValueError) as error:
                 self.log.write(eventlog.AggregationFailed(round_, str(error), delay))
                 if await self._ask_again(deliveries):
                     return
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, 60.0)
                 continue
-            seconds = time.perf_counter() - started
             count = len(deliveries)
             self.log.write(
                 eventlog.Aggregated(round_, count, seconds, done.digest, dict(done.figures))
             )
             self.meters.aggregated(seconds)
-            self.submit(m.Written(round_, done.digest))
             async with self._tidying:
-                await self._tidy(round_, [delivery.key for delivery in deliveries])
+                await self._tidied(round_, [delivery.key for delivery in deliveries])
             return
+
+    async def _tidied(self, closed: int, keys: list[str]) -> None:
+        """Tidy up; what is left over does no harm, so trouble with it stops nothing."""
+        try:
+            await self._tidy(closed, keys)
+        except (BucketError, OSError) as error:
+            logger.warning("round %d is closed but not tidied up: %s", closed, error)
 
     async def _combine(self, deliveries: list[Delivery], residue: list[Mask] | None) -> Any:
         return await self._run(

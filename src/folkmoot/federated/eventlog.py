@@ -3,6 +3,7 @@
 Each line has `time` (milliseconds), `type` (the event's name) and the event's own fields.
 """
 
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+logger = logging.getLogger(__name__)
 _encoder = msgspec.json.Encoder()
 
 
@@ -86,7 +88,11 @@ class EventLog:
     def write(self, event: msgspec.Struct) -> None:
         if self._fd >= 0:
             line = {"time": self._clock(), **msgspec.to_builtins(event)}
-            os.write(self._fd, _encoder.encode(line) + b"\n")
+            try:
+                os.write(self._fd, _encoder.encode(line) + b"\n")
+            except OSError as error:
+                # A full disk must not stop a round whose journal still has room.
+                logger.warning("the event log misses %s: %s", line["type"], error)
 
     def close(self) -> None:
         if self._fd >= 0:

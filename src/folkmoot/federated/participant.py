@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from folkmoot.federated.arrays import Array
+from folkmoot.federated.arrays import Array, layout_of
 
 #: The name under which a model of one array travels.
 ALONE = "weights"
@@ -80,7 +80,9 @@ def checked_result(result: Any) -> tuple[dict[str, Array], int, str]:
         raise BadResult(f"number_of_samples must be an int, not {type(samples).__name__}")
     if not 0 <= int(samples) < 2**31:
         raise BadResult(f"number_of_samples must be from 0 to {2**31 - 1}, got {samples}")
-    return named(model), int(samples), encode_figures(history)
+    arrays = named(model)
+    layout_of(arrays)  # a dtype that cannot travel is the owner's to know
+    return arrays, int(samples), encode_figures(history)
 
 
 def encode_figures(figures: Mapping[str, Any]) -> str:

@@ -51,6 +51,10 @@ class Refusal(Exception):
         self.code, self.reason = code, reason
 
 
+def unreadable(error: Exception) -> Refusal:
+    return Refusal(Code.UNAVAILABLE, f"the bucket or the disk cannot be used: {error}")
+
+
 class CoordinatorService:
     """One method for each of the wire's; `handler()` is what a gRPC server is given."""
 
@@ -85,7 +89,8 @@ class CoordinatorService:
             count = self.coordinator.meters.requests.labels
             try:
                 response = await call(request)
-            except Refusal as refusal:
+            except (Refusal, BucketError, OSError) as error:
+                refusal = error if isinstance(error, Refusal) else unreadable(error)
                 count(method, refusal.code.name).inc()
                 await context.abort(refusal.code, refusal.reason)
             count(method, "OK").inc()
@@ -111,7 +116,7 @@ class CoordinatorService:
             session=self.session,
             heartbeat_ms=round(self.config.rounds.heartbeat_time * 1000),
             state=wire.STATE[self.coordinator.state.phase],
-            bucket=self.config.bucket.url if self.config.bucket.tell else "",
+            bucket=self._bucket(),
         )
 
     async def Heartbeat(self, request: Any) -> Any:
@@ -152,7 +157,18 @@ class CoordinatorService:
             round=task.round,
             initial=task.initial,
             global_digest=bytes.fromhex(task.global_digest),
+            **self._signed_urls(id, task.round),
         )
+
+    def _signed_urls(self, id: str, round_: int) -> dict[str, str]:
+        """What lets a participant read one object and write one, if it has no other right."""
+        if not self.config.bucket.presign:
+            return {}
+        bucket, seconds = self.coordinator.store.bucket, self.config.bucket.presign_seconds
+        return {
+            "get_url": bucket.signed_url("GET", f"{round_}/global", seconds),
+            "put_url": bucket.signed_url("PUT", f"{round_}/{id}", seconds),
+        }
 
     async def EndTrainingRound(self, request: Any) -> Any:
         id = self._named(self._proven("EndTrainingRound", request))
@@ -217,6 +233,10 @@ class CoordinatorService:
             quarantined=len(state.quarantined),
             epoch_base=state.epoch_base,
         )
+
+    def _bucket(self) -> str:
+        told = self.config.bucket.tell and not self.config.bucket.presign
+        return self.config.bucket.url if told else ""
 
     def _tell_end(self, id: str) -> None:
         """Note who has heard that it is over."""
@@ -290,7 +310,7 @@ class CoordinatorService:
                 c.workers, judge, c.config, c.store, c.state, delivery
             )
         except (BucketError, OSError) as error:
-            raise Refusal(Code.UNAVAILABLE, f"the bucket cannot be read: {error}") from None
+            raise unreadable(error) from None
 
     def _reject(self, delivery: Delivery, judged: Judged) -> NoReturn:
         self.coordinator.log.write(

@@ -4,6 +4,7 @@ A global model from a folder is mapped, not copied: pages are read when training
 update appears in the bucket whole or not at all, and its digest is computed while it is written.
 """
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ from typing import Any
 import numpy as np
 from blake3 import blake3
 
-from folkmoot.exchange.bucket import Bucket
+from folkmoot.exchange.bucket import Bucket, BucketError
 from folkmoot.federated.arrays import (
     BLOCK,
     Array,
     BadModel,
+    Layout,
     ModelFile,
     ModelWriter,
     decode_header,
@@ -29,32 +31,46 @@ SPARE = "#spare"
 Arrays = dict[str, Array]
 
 
+class WeightsUnavailable(Exception):
+    """The bucket does not give or take weights now; a later attempt may succeed."""
+
+
+@contextlib.contextmanager
+def trouble() -> Iterator[None]:
+    """Tell trouble with the bucket from trouble in a participant's own code."""
+    try:
+        yield
+    except (BucketError, BadModel, OSError) as error:
+        raise WeightsUnavailable(str(error)) from error
+
+
 class Weights:
+    """Reads and writes with the participant's own right to the bucket."""
+
     def __init__(self, bucket: Bucket, max_object: int = 8 << 30) -> None:
         self.bucket, self.max_object = bucket, max_object
 
     def read_global(self, round_: int, digest: bytes) -> Arrays:
-        """The round's global model; `BadModel` when its bytes are not the ones announced."""
-        key = f"{round_}/global"
-        if self.bucket.folder is not None:
-            return self._mapped(self.bucket.folder / key, digest)
-        body = self.bucket.get(key, self.max_object)
-        _verify(key, body, digest)
-        layout, offsets = decode_header(bytes(body[: 8 + _header(body)]), len(body))
-        data = np.frombuffer(body, np.uint8)
-        return {
-            name: data[offsets[name] : offsets[name] + meta.nbytes]
-            .view(meta.numpy)
-            .reshape(meta.shape)
-            for name, meta in layout.items()
-        }
+        """The round's global model, when its bytes are the ones announced."""
+        with trouble():
+            return self._read_global(round_, digest)
 
     def write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
         """Put an update into the bucket; its digest."""
+        with trouble():
+            return self._write_update(round_, participant_id, arrays)
+
+    def _read_global(self, round_: int, digest: bytes) -> Arrays:
+        key = f"{round_}/global"
+        if self.bucket.folder is not None:
+            return self._mapped(self.bucket.folder / key, digest)
+        return decoded(key, self.bucket.get(key, self.max_object), digest)
+
+    def _write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
         key = f"{round_}/{participant_id}"
         if self.bucket.folder is None:
             hasher = blake3()
-            self.bucket.put(key, _chunks(arrays, hasher))
+            self.bucket.put(key, chunks(layout_of(arrays), arrays, hasher))
             return hasher.digest()
         spare = self.bucket.folder / SPARE / participant_id
         return _write_file(self.bucket.folder / key, arrays, spare)
@@ -64,6 +80,17 @@ class Weights:
             arrays = model.arrays()
         _verify(path.name, np.memmap(path, np.uint8, "r"), digest)
         return arrays
+
+
+def decoded(key: str, body: memoryview, digest: bytes) -> Arrays:
+    """The model in a whole body, as read-only views of it."""
+    _verify(key, body, digest)
+    layout, offsets = decode_header(bytes(body[: 8 + _header(body)]), len(body))
+    data = np.frombuffer(body, np.uint8)
+    return {
+        name: data[offsets[name] : offsets[name] + meta.nbytes].view(meta.numpy).reshape(meta.shape)
+        for name, meta in layout.items()
+    }
 
 
 def _verify(key: str, body: Any, digest: bytes) -> None:
@@ -97,9 +124,8 @@ def _write_file(path: Path, arrays: Mapping[str, Array], spare: Path) -> bytes:
     return hasher.digest()
 
 
-def _chunks(arrays: Mapping[str, Array], hasher: Any) -> Iterator[bytes]:
+def chunks(layout: Layout, arrays: Mapping[str, Array], hasher: Any) -> Iterator[bytes]:
     """The body of a model in pieces, each hashed as it goes out."""
-    layout = layout_of(arrays)
     head = encode_header(layout)
     hasher.update(head)
     yield head

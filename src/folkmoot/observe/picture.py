@@ -91,11 +91,11 @@ class Picture:
                 if event["owed"]:
                     return f"round {event['height']}: {event['owed']} samples are owed"
             case "ClientRemoved":
-                self.marks.append(Mark(self.step, "left"))
+                self.marks.append(Mark(self.step, "a client left"))
                 return f"client {event['id'][:8]} removed: {event['why']}"
             case "ClientJoined":
                 if self.step:
-                    self.marks.append(Mark(self.step, "joined"))
+                    self.marks.append(Mark(self.step, "a client joined"))
                 return f"client {event['id'][:8]} waits for the next epoch"
             case "CheckpointStored":
                 self.checkpoint = event["location"]

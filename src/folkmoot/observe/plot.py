@@ -1,8 +1,19 @@
 """The loss of a run as a PNG, with what happened to its clients marked."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from folkmoot.observe.picture import Picture
+from folkmoot.observe.picture import Mark, Picture
+
+
+def _by_step(marks: Iterable[Mark]) -> dict[int, list[str]]:
+    """What happened at each step, each thing once."""
+    texts: dict[int, list[str]] = {}
+    for mark in marks:
+        said = texts.setdefault(mark.step, [])
+        if mark.text not in said:
+            said.append(mark.text)
+    return texts
 
 
 def plot_loss(picture: Picture, path: Path, title: str) -> None:
@@ -17,9 +28,10 @@ def plot_loss(picture: Picture, path: Path, title: str) -> None:
     if picture.held_out:
         steps = sorted(picture.held_out)
         axes.plot(steps, [picture.held_out[s] for s in steps], "o-", ms=3, label="held out")
-    for mark in picture.marks:
-        axes.axvline(mark.step, color="tab:red" if mark.text == "left" else "tab:green", ls=":")
-        axes.annotate(f"client {mark.text}", (mark.step, axes.get_ylim()[1]), rotation=90, va="top")
+    for step, texts in _by_step(picture.marks).items():
+        axes.axvline(step, color="tab:red", ls=":", linewidth=1)
+        top = axes.get_ylim()[1]
+        axes.annotate(f" {', '.join(texts)}", (step, top), va="top", fontsize=8)
     axes.set_xlabel("step")
     axes.set_ylabel("loss (nats)")
     axes.set_title(title)

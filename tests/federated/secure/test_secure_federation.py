@@ -18,6 +18,7 @@ from folkmoot.federated.client import Settings, take_part
 from folkmoot.federated.config import BucketConfig, Federation, Server, rooted
 from folkmoot.federated.connection import Connection
 from folkmoot.federated.participant import Participant
+from folkmoot.federated.secure.messages import Shares, decode, encode
 from folkmoot.federated.secure.rules import SecureRules
 from folkmoot.federated.server import serving
 from folkmoot.federated.signing import Identity
@@ -119,7 +120,7 @@ def events(folder, kind):
 
 def expected(folder, participants):
     """The model that the plain formula gives for whoever was counted in each round."""
-    by_id = {Identity.load(folder / f"identity-{p.number}").participant_id: p for p in participants}
+    by_id = {Identity.load(folder / f"identity-{p.number}").public.hex(): p for p in participants}
     counted = {event["round"]: event["keys"] for event in events(folder, "Aggregate")}
     model = np.zeros(SIZE)
     for round_ in sorted(counted):
@@ -180,6 +181,25 @@ def test_below_the_threshold_the_rest_begin_again_and_train_no_second_time(tmp_p
     assert np.abs(model - expected(tmp_path, people)).max() < 1e-6
     assert len(events(tmp_path, "AttemptFailed")) >= 1
     assert all(len(p.trained) == len(set(p.trained)) for p in people)
+
+
+class DealsGarbage(Connection):
+    """A member whose sealed shares nobody can open, in round 1."""
+
+    async def call(self, name, request, limit=30.0):
+        if name == "SecureStep" and request.round == 1 and request.step == 1:
+            dealt = decode(request.payload, Shares)
+            request.payload = encode(Shares(dict.fromkeys(dealt.sealed, bytes(82))))
+        return await super().call(name, request, limit)
+
+
+def test_a_dealer_of_garbage_is_left_out_and_stops_nobody(tmp_path):
+    people = [Pulls(number) for number in range(4)]
+    given = config(tmp_path, min_participants=3, spares=1, quorum=0.75)
+    model = federate(tmp_path, given, people, {2: DealsGarbage})
+    assert np.abs(model - expected(tmp_path, people)).max() < 1e-6
+    assert events(tmp_path, "Unmasked")[-1]["delivered"] == 3
+    assert "dealt by" in events(tmp_path, "AttemptFailed")[-1]["reason"]
 
 
 def test_a_coordinator_that_restarts_in_a_masked_round_ends_with_the_same_bits(tmp_path):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from folkmoot.federated.aggregate import Closing, Update
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.in_memory import MemoryModel
-from folkmoot.federated.secure.member import Distrust, Member, attempt_context
+from folkmoot.federated.secure.member import Distrust, Member, attempt_context, signed_text
 from folkmoot.federated.secure.messages import (
     BadMessage,
     Cohort,
@@ -21,6 +21,7 @@ from folkmoot.federated.secure.messages import (
     Reveal,
     Shares,
     Survivors,
+    Unopened,
     decode,
     encode,
 )
@@ -85,6 +86,12 @@ class Cast:
         self.uploads[id] = out
         return out
 
+    def close(self, ids):
+        """The round closes with the updates of `ids`, who are all still there."""
+        self.session.delivered(ids)
+        for id in ids:
+            self.session.unopened(id, wire(self.members[id].unopened(), Unopened))
+
     def reveal(self, present=None):
         survivors = wire(self.session.survivors(), Survivors)
         for id in survivors.delivered if present is None else present:
@@ -126,7 +133,7 @@ def test_the_sum_of_everybody_is_exact_to_quantisation():
     cast.exchange_shares(cast.exchange_keys())
     for id in cast.ids:
         cast.upload(id)
-    cast.session.delivered(cast.ids)
+    cast.close(cast.ids)
     cast.reveal()
     assert same(cast.mean(), cast.plain_mean(cast.ids))
 
@@ -151,7 +158,7 @@ def test_whoever_drops_out_wherever_the_rest_are_summed_or_the_attempt_fails(dat
         delivered = present("update")
         for id in delivered:
             cast.upload(id)
-        cast.session.delivered(delivered)
+        cast.close(delivered)
         stay = present("reveal")
         cast.reveal(stay)
         cast.session.without(set(cast.ids) - set(stay))
@@ -174,7 +181,7 @@ def test_the_mean_does_not_depend_on_the_masks():
         cast.exchange_shares(cast.exchange_keys())
         for id in cast.ids[:3]:
             cast.upload(id)
-        cast.session.delivered(cast.ids[:3])
+        cast.close(cast.ids[:3])
         cast.reveal()
         results.append(cast.mean())
     assert all(np.array_equal(results[0][name], results[1][name]) for name in BASE.layout)
@@ -199,7 +206,7 @@ def test_a_partial_sum_stays_masked():
     cast.exchange_shares(cast.exchange_keys())
     for id in cast.ids:
         cast.upload(id)
-    cast.session.delivered(cast.ids)
+    cast.close(cast.ids)
     cast.reveal()
     del cast.uploads["p03"]
     updates = [Update(id, cast.samples[id], cast.uploads[id], base=BASE) for id in cast.ids[:3]]
@@ -214,7 +221,7 @@ def test_a_span_at_any_odd_place_unmasks_like_the_whole():
     cast.exchange_shares(cast.exchange_keys())
     for id in cast.ids:
         cast.upload(id)
-    cast.session.delivered(cast.ids)
+    cast.close(cast.ids)
     cast.reveal()
     updates = [Update(id, cast.samples[id], cast.uploads[id], base=BASE) for id in cast.ids]
     source = UnmaskedMean(BASE.layout, BASE, updates, cast.session.residue(), RULES.precision)
@@ -275,13 +282,42 @@ def test_a_member_reveals_once_and_never_for_too_few():
         member.reveal(Survivors(cast.ids[:5]))
 
 
-def test_an_altered_or_misdirected_share_is_noticed():
-    cast = Cast(3)
+def test_a_share_that_does_not_open_costs_its_holder_nothing():
+    """p01's box for p00 is garbage; three others can open theirs, and that is enough."""
+    cast = Cast(4)
     cast.exchange_shares(cast.exchange_keys())
-    shares = cast.session.shares_for("p00").sealed
-    swapped = {**shares, "p01": shares["p02"]}
-    with pytest.raises(Distrust, match="p01"):
-        cast.members["p00"].masks(Shares(swapped))
+    spoiled = {**cast.session._shares["p01"].sealed, "p00": bytes(82)}
+    cast.session._shares["p01"] = Shares(spoiled)
+    for id in cast.ids:
+        cast.upload(id)
+    cast.close(cast.ids)
+    cast.reveal()
+    assert cast.session.step == Step.DONE
+    assert same(cast.mean(), cast.plain_mean(cast.ids))
+
+
+def test_a_dealer_whose_shares_nobody_can_open_is_named():
+    cast = Cast(4)
+    cast.exchange_shares(cast.exchange_keys())
+    cast.session._shares["p01"] = Shares(dict.fromkeys(cast.ids, bytes(82)))
+    for id in cast.ids:
+        cast.upload(id)
+    with pytest.raises(TooFew, match="p01") as failed:
+        cast.close(cast.ids)
+    assert failed.value.dealers == ("p01",)
+
+
+@pytest.mark.parametrize("point", [bytes(32), b"\x01" + bytes(31)])
+def test_a_key_of_low_order_is_refused_before_it_reaches_anybody(point):
+    cast = Cast(3)
+    member = cast.members["p00"]
+    honest = member.keys()
+    text = signed_text(CONTEXT, "p00", honest.sealing, point, honest.commitment)
+    forged = Keys(
+        honest.sealing, point, honest.commitment, honest.identity, member._identity.sign(text)
+    )
+    with pytest.raises(BadMessage, match="low order"):
+        cast.session.keys("p00", forged)
 
 
 def lying(cast, liar, kind):
@@ -301,9 +337,9 @@ def test_a_liar_among_the_threshold_spoils_the_attempt_and_not_the_model(kind):
     cast.exchange_shares(cast.exchange_keys())
     for id in cast.ids[:2]:
         cast.upload(id)
-    cast.session.delivered(cast.ids[:2])
+    cast.close(cast.ids[:2])
     lying(cast, "p01", kind)
-    with pytest.raises(TooFew, match="do not fit"):
+    with pytest.raises(TooFew, match="do not give"):
         cast.session.residue()
 
 
@@ -313,7 +349,7 @@ def test_one_liar_is_worked_around_while_there_are_answers_to_spare(kind):
     cast.exchange_shares(cast.exchange_keys())
     for id in cast.ids[:5]:
         cast.upload(id)
-    cast.session.delivered(cast.ids[:5])
+    cast.close(cast.ids[:5])
     lying(cast, "p01", kind)
     assert same(cast.mean(), cast.plain_mean(cast.ids[:5]))
 
@@ -346,7 +382,9 @@ def test_shares_for_a_part_of_the_cohort_are_refused():
         cast.session.shares("p00", Shares({"p01": dealt["p01"]}))
 
 
-@given(st.binary(max_size=300), st.sampled_from([Keys, Cohort, Shares, Survivors, Reveal]))
+@given(
+    st.binary(max_size=300), st.sampled_from([Keys, Cohort, Shares, Unopened, Survivors, Reveal])
+)
 def test_a_strangers_bytes_are_a_message_or_a_reason(data, kind):
     with contextlib.suppress(BadMessage):
         assert isinstance(decode(data, kind), kind)

@@ -53,6 +53,10 @@ from folkmoot.core.coordinator.state import STORED_ROUNDS, Coordinator, RunState
 SIGNS_PER_TIMEOUT = 4
 # How long to wait for an answer before asking the peers again, in milliseconds.
 ASK_AGAIN = 2000
+# How often to ask for a result of which nobody may know: witnesses that lie, or a sender that told
+# each of them something else, make one that has no quorum. If it does exist, our model will differ
+# from the agreed one, and we come back with a fresh copy.
+ASK_TRIES = 3
 # Results of a round that we have not seen begin are kept for it, up to this many.
 EARLY_RESULTS = 4096
 # How long to stay away after the model could not be loaded, in milliseconds; doubled each time.
@@ -96,6 +100,7 @@ class Client:
         self.ledgers: dict[int, Ledger] = {}
         self._early: list[Result] = []
         self._ask_after = 0
+        self._asked: dict[int, int] = {}  # how often, by round
         self._begun: set[tuple[str, int]] = set()  # what was begun once and must not be again
 
     def apply(self, event: Event, now: int) -> list[Action]:
@@ -232,11 +237,13 @@ class Client:
         if judged and self.epoch >= 0 and state.run_state in IN_ROUND:
             clients = [state.epoch.clients[place] for place in judged.unhealthy]
             accused = tuple(c.id for c in clients if not c.left and c.id != self.id)
-        news = bool(accused) and self._once("accuse", judged.height if judged else 0)
-        if now >= self._next_sign or news:
+        if accused and self._once("accuse", judged.height if judged else 0):
+            # Apart from the sign of life: an accusation that comes too late is refused whole.
+            yield Submit(m.HealthCheck(self.id, accused, self.speed))
+        if now >= self._next_sign:
             every = round(state.run.config.health_check_timeout * 1000 / SIGNS_PER_TIMEOUT)
             self._next_sign = now + every
-            yield Submit(m.HealthCheck(self.id, accused, self.speed))
+            yield Submit(m.HealthCheck(self.id, (), self.speed))
 
     def _epoch(self, state: Coordinator, now: int) -> Iterator[Action]:
         match state.run_state:
@@ -315,10 +322,14 @@ class Client:
                 self.doing = Doing.Lost  # the state no longer tells what we missed
                 return
             verdict = self._verdict(state, height - 1, work)
-            if verdict.missing:
+            wanted = verdict.missing
+            if self._asked.get(height, 0) < ASK_TRIES:
+                wanted += verdict.unheard
+            if wanted:
                 if now >= self._ask_after:
                     self._ask_after = now + ASK_AGAIN
-                    yield Ask(self.epoch, work, verdict.missing)
+                    self._asked[height] = self._asked.get(height, 0) + 1
+                    yield Ask(self.epoch, work, wanted)
                 return
             self.prepared = height
             if verdict.learn:
@@ -328,7 +339,7 @@ class Client:
     def _verdict(self, state: Coordinator, by: int, work: int) -> Verdict:
         round_ = state.round_at(by)
         if work < 0 or round_ is None:
-            return Verdict((), ())
+            return Verdict()
         return self.ledgers[work].verdict(state, round_)
 
     def _train(self, state: Coordinator) -> Iterator[Action]:

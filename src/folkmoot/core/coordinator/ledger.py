@@ -37,10 +37,14 @@ class Result(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class Verdict(NamedTuple):
-    """What a round taught: the results to learn in order, or whose are still to be found."""
+    """What a round taught: the results to learn in order, and whose are still to be found.
 
-    learn: tuple[Result, ...]
-    missing: tuple[bytes, ...]
+    Of the `missing` we know which bytes to get; of the `unheard` only that witnesses saw something.
+    """
+
+    learn: tuple[Result, ...] = ()
+    missing: tuple[bytes, ...] = ()
+    unheard: tuple[bytes, ...] = ()
 
 
 def attest(first: Mapping[bytes, bytes], shape: bloom.Shape) -> tuple[bytes, bytes, bytes]:
@@ -96,11 +100,11 @@ class Ledger:
         """What the witnesses of `by` decided about this round."""
         quorum = state.quorum(by)
         if not self.shares or len(by.witnesses) < quorum:
-            return Verdict((), ())
+            return Verdict()
         senders = list(self.shares)
         scores = trainer_healthy_score_by_witnesses(senders, state, by)
         filters = _filters(state, by)
-        learn, missing = [], []
+        learn, missing, unheard = [], [], []
         for sender, score in zip(senders, scores.tolist(), strict=True):
             if score < quorum:
                 continue
@@ -108,10 +112,11 @@ class Ledger:
             chosen = select_consensus_commitment_by_witnesses(offers, filters, quorum)
             if chosen is not None and chosen in self.sound:
                 learn.append(offers[chosen])
-            elif chosen is not None or _votes(offers, filters) < score:
-                # Either its bytes are missing, or witnesses saw a commitment we have not heard of.
+            elif chosen is not None:
                 missing.append(sender)
-        return Verdict(tuple(learn), tuple(missing))
+            elif _votes(offers, filters) < score:
+                unheard.append(sender)
+        return Verdict(tuple(learn), tuple(missing), tuple(unheard))
 
 
 def _filters(state: Coordinator, by: Round) -> list[tuple[bytes, bloom.Shape]]:

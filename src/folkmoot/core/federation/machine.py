@@ -88,7 +88,7 @@ def task(state: State, id: str) -> Task | m.Refused:
         return m.Refused("outside-round", f"no round is in progress: the state is {state.phase}")
     if id not in state.selected:
         return _not_selected(state, id)
-    if state.closing and not state.rules.max_staleness:
+    if state.closing and not state.staleness(state.round):
         return m.Refused("closed", f"round {state.round} closed with enough updates")
     return Task(
         state.round, state.epochs, state.epoch_base, state.initial_round, state.global_digest
@@ -115,9 +115,10 @@ def _timely(state: State, round_: int) -> m.Refused | None:
         return m.Refused("outside-round", f"no round is in progress: the state is {state.phase}")
     if round_ > state.round:
         return m.Refused("future-round", f"round {round_} has not begun; it is round {state.round}")
-    if round_ < state.round - state.rules.max_staleness:
+    staleness = state.staleness(round_)
+    if round_ < state.round - staleness:
         return m.Refused("stale-round", f"round {round_} is over; it is round {state.round}")
-    if state.closing and round_ <= state.round - state.rules.max_staleness:
+    if state.closing and round_ <= state.round - staleness:
         # Only an update that is fresh enough for the next model may still come.
         return m.Refused("closed", f"round {round_} closed with enough updates")
     return None
@@ -262,7 +263,7 @@ def _top_up(state: State, seed: bytes) -> Step:
     """Ask as many as the round still needs; once it is overdue, stragglers are not counted on."""
     out = {*state.selected, *state.quarantined, *state.excused}
     candidates = [id for id in state.members if id not in out]
-    counted_on = 0 if state.overdue else sum(1 for _ in state.outstanding())
+    counted_on = 0 if state.overdue else len(state.outstanding())
     missing = state.rules.selection(state.goal) - len(state.deliveries) - counted_on
     if state.rules.asynchronous:
         missing = len(candidates)
@@ -275,7 +276,7 @@ def _top_up(state: State, seed: bytes) -> Step:
 
 def _close(state: State) -> Step:
     count, rules = len(state.deliveries), state.rules
-    alone = not any(state.outstanding())
+    alone = not state.outstanding()
     suffices = count >= rules.enough(state.goal, len(state.quarantined))
     if count < state.goal and not (suffices and (alone or state.overdue)):
         return state, ()
@@ -295,7 +296,7 @@ def _ready(state: State) -> bool:
 def _starved(state: State) -> bool:
     if state.closing:
         return False
-    asked = len(state.deliveries) + sum(1 for _ in state.outstanding())
+    asked = len(state.deliveries) + len(state.outstanding())
     return asked < state.rules.enough(state.goal, len(state.quarantined))
 
 

@@ -4,8 +4,6 @@ Who is alive is not here (see liveness.py): a heartbeat changes when somebody co
 what was decided. So the state is a function of the events in the journal and of nothing else.
 """
 
-from collections.abc import Iterator
-
 import msgspec
 
 from folkmoot.core.federation.rules import Rules
@@ -62,13 +60,18 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     def epochs(self) -> int:
         return 0 if self.initial_round else self.rules.epochs
 
+    def staleness(self, round_: int) -> int:
+        """How old an update of `round_` may be. First weights have no model they started from."""
+        return 0 if self.initial and round_ == 0 else self.rules.max_staleness
+
     def delivered(self, id: str) -> bool:
         """Whether `id` delivered an update for the round in progress."""
         return f"{self.round}/{id}" in self.deliveries
 
-    def outstanding(self) -> Iterator[str]:
+    def outstanding(self) -> set[str]:
         """Selected participants that are connected and have yet to deliver."""
-        return (id for id in self.selected if id in self.members and not self.delivered(id))
+        done = {d.id for d in self.deliveries.values() if d.round == self.round}
+        return set(self.selected) & set(self.members) - done
 
     def ordered(self) -> tuple[Delivery, ...]:
         """The round's updates in the one order in which they are combined."""

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from folkmoot.federated.keystream import derive_key
 from folkmoot.federated.secure import shamir
 from folkmoot.federated.secure.masks import Mask, agree, pair_mask, public_key, self_mask
-from folkmoot.federated.secure.messages import Cohort, Keys, Reveal, Shares, Survivors
+from folkmoot.federated.secure.messages import Cohort, Keys, Reveal, Shares, Survivors, Unopened
 
 #: Whether an id stands for an Ed25519 key, as far as the participant knows.
 KnownIdentity = Callable[[str, bytes], bool]
@@ -45,7 +45,8 @@ class Member:
         self._sealing, self._masking, self._seed = (randomness(32) for _ in range(3))
         self._cohort: Mapping[str, Keys] = {}
         self._threshold = 0
-        self._dealers: dict[str, tuple[bytes, bytes]] = {}
+        self._dealers = frozenset[str]()
+        self._opened: dict[str, tuple[bytes, bytes]] = {}
         self._revealed = False
 
     def keys(self) -> Keys:
@@ -73,13 +74,17 @@ class Member:
     def masks(self, received: Shares) -> list[Mask]:
         """Step 3: open the shares dealt to us; the masks for our update.
 
-        Only those who dealt are masked against: the secrets of others could not be rebuilt.
+        Only those who dealt are masked against: the secrets of others could not be rebuilt. A box
+        that does not open is its dealer's fault or the coordinator's; we go on without it, and
+        when too few can open a dealer's boxes, it is the dealer that is left out.
         """
         if self.own not in received.sealed or not received.sealed.keys() <= self._cohort.keys():
             raise Distrust("the shares are not from this cohort")
         if len(received.sealed) < self._threshold:
             raise Distrust(f"{len(received.sealed)} dealt shares, fewer than {self._threshold}")
-        self._dealers = {dealer: self._open(dealer, box) for dealer, box in received.sealed.items()}
+        self._dealers = frozenset(received.sealed)
+        boxes = {dealer: self._open(dealer, box) for dealer, box in received.sealed.items()}
+        self._opened = {dealer: shares for dealer, shares in boxes.items() if shares}
         pairs = [
             pair_mask(self.own, self._masking, other, self._cohort[other].masking, self._context)
             for other in sorted(self._dealers)
@@ -87,19 +92,25 @@ class Member:
         ]
         return [self_mask(self._seed, self.own, self._context), *pairs]
 
+    def unopened(self) -> Unopened:
+        """Beside our update: whose shares we could not open."""
+        return Unopened(sorted(self._dealers - self._opened.keys()))
+
     def reveal(self, survivors: Survivors) -> Reveal:
         """Step 4: what the coordinator needs to unmask the sum of `survivors`, and no more."""
         if self._revealed:
             raise Distrust("asked to reveal twice in one attempt")
         delivered = set(survivors.delivered)
-        if not delivered <= self._dealers.keys() or self.own not in delivered:
+        if not delivered <= self._dealers or self.own not in delivered:
             raise Distrust("the survivors are not of this cohort, or we are missing from them")
         if len(delivered) < self._threshold:
             raise Distrust(f"{len(delivered)} delivered, fewer than {self._threshold}")
         self._revealed = True
-        seeds = {dealer: self._dealers[dealer][0] for dealer in sorted(delivered)}
-        dropped = sorted(self._dealers.keys() - delivered)
-        return Reveal(seeds, {dealer: self._dealers[dealer][1] for dealer in dropped})
+        opened = self._opened.items()
+        return Reveal(
+            {dealer: seed for dealer, (seed, _) in opened if dealer in delivered},
+            {dealer: masking for dealer, (_, masking) in opened if dealer not in delivered},
+        )
 
     def _check(self, cohort: Cohort) -> None:
         if cohort.keys.get(self.own) != self.keys():
@@ -117,12 +128,12 @@ class Member:
         key = self._channel(self.own, holder, holder)
         return ChaCha20Poly1305(key).encrypt(NONCE, shares, None)
 
-    def _open(self, dealer: str, box: bytes) -> tuple[bytes, bytes]:
+    def _open(self, dealer: str, box: bytes) -> tuple[bytes, bytes] | None:
         key = self._channel(dealer, self.own, dealer)
         try:
             shares = ChaCha20Poly1305(key).decrypt(NONCE, box, None)
         except InvalidTag:
-            raise Distrust(f"the shares from {dealer} were altered or meant for another") from None
+            return None
         return shares[: shamir.SHARE_BYTES], shares[shamir.SHARE_BYTES :]
 
     def _channel(self, sender: str, receiver: str, other: str) -> bytes:

@@ -50,6 +50,12 @@ class Shares(msgspec.Struct, frozen=True):
     sealed: Annotated[dict[Id, Sealed], msgspec.Meta(max_length=MAX_COHORT)]
 
 
+class Unopened(msgspec.Struct, frozen=True):
+    """Dealers whose shares a member could not open; told before anybody reveals anything."""
+
+    dealers: Annotated[list[Id], msgspec.Meta(max_length=MAX_COHORT)]
+
+
 class Survivors(msgspec.Struct, frozen=True):
     """Who of the dealers delivered an update; the others dropped out."""
 
@@ -67,7 +73,7 @@ class BadMessage(ValueError):
     """Bytes that are not the message expected; the text says why."""
 
 
-T = TypeVar("T", Keys, Cohort, Shares, Survivors, Reveal)
+T = TypeVar("T", Keys, Cohort, Shares, Unopened, Survivors, Reveal)
 
 encode = msgspec.msgpack.Encoder(order="deterministic").encode
 

@@ -80,7 +80,7 @@ class SecurePart:
         masks = member.masks(decode(answer.payload, Shares))
         masked = await asyncio.to_thread(_masked, start, weights, reference, samples, masks)
         await upload(masked)
-        answer = await give(Step.UPDATES, b"")
+        answer = await give(Step.UPDATES, encode(member.unopened()))
         if answer.step != Step.REVEAL:
             return answer
         survivors = decode(answer.payload, Survivors)

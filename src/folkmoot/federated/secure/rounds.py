@@ -12,7 +12,6 @@ Runs on the coordinator's event loop.
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ import msgspec
 from folkmoot.core.federation import ROUND, State
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.state import Delivery
+from folkmoot.federated.secure.kept import recall, remember
 from folkmoot.federated.secure.masks import Mask
 from folkmoot.federated.secure.member import Distrust, attempt_context
 from folkmoot.federated.secure.messages import (
@@ -30,6 +30,7 @@ from folkmoot.federated.secure.messages import (
     Keys,
     Reveal,
     Shares,
+    Unopened,
     decode,
     encode,
 )
@@ -52,17 +53,6 @@ class Unmasked(msgspec.Struct, frozen=True, tag=True):
     attempt: int
     delivered: int
     dropped: int
-
-
-class Kept(msgspec.Struct, frozen=True):
-    """On disk while a sum is unmasked: nobody may be asked to reveal for another one.
-
-    The digests say which uploads these masks are of; those of another attempt do not fit.
-    """
-
-    round: int
-    digests: list[str]
-    masks: list[tuple[bytes, int]]
 
 
 class Answer(NamedTuple):
@@ -121,10 +111,12 @@ class SecureRounds:
                 self._take_keys(session, id, request)
             elif request.step == Step.SHARES:
                 session.shares(id, decode(request.payload, Shares))
+            elif request.step == Step.UPDATES:
+                session.unopened(id, decode(request.payload, Unopened))
             elif request.step == Step.REVEAL:
                 session.reveal(id, decode(request.payload, Reveal))
         except TooFew as error:
-            self._fail(str(error))
+            self._fail(error)
 
     def _take_keys(self, session: Session, id: str, request: Any) -> None:
         keys = decode(request.payload, Keys)
@@ -163,12 +155,12 @@ class SecureRounds:
             self._session = None
             self._notify()
         elif moved:
-            self._fail("too few participants were left for a quorum")
+            self._fail(TooFew("too few participants were left for a quorum"))
         else:
             try:
                 session.without(session.waiting_for - set(state.members))
             except TooFew as error:
-                self._fail(str(error))
+                self._fail(error)
             self._settle()
 
     async def unmask(self, deliveries: Sequence[Delivery]) -> list[Mask] | None:
@@ -177,20 +169,19 @@ class SecureRounds:
             return kept
         ids, session = [delivery.id for delivery in deliveries], self._session
         if session is None or session.step != Step.UPDATES:
-            self._fail("the coordinator started again")
+            self._fail(TooFew("the coordinator started again"))
             return None
         try:
             session.delivered(ids)
-            self._patience(session)
-            self._notify()
-            await self._until(
-                lambda: self._session is not session or session.step == Step.DONE, None
-            )
-            if self._session is not session:
-                return None
+            for step in (Step.REVEAL, Step.DONE):
+                self._patience(session)
+                self._notify()
+                await self._reached(session, step)
+                if self._session is not session:
+                    return None
             masks = session.residue()
         except TooFew as error:
-            self._fail(str(error))
+            self._fail(error)
             return None
         await asyncio.to_thread(remember, self._kept, deliveries, masks)
         dropped = len(session.members) - len(ids)
@@ -221,7 +212,7 @@ class SecureRounds:
                 session.close_keys()
                 self._patience(session)
             except TooFew as error:
-                self._fail(str(error))
+                self._fail(error)
                 return
         self._notify()
         if session.step > Step.KEYS and not state.closing:
@@ -247,22 +238,28 @@ class SecureRounds:
                 try:
                     session.without(session.waiting_for)
                 except TooFew as error:
-                    self._fail(str(error))
+                    self._fail(error)
                 self._settle()
 
         loop.call_later(self.rules.step_timeout, late)
 
-    def _fail(self, reason: str) -> None:
-        self._log(AttemptFailed(self._state().round, self.attempt, reason))
+    def _fail(self, error: TooFew) -> None:
+        state, loop = self._state(), asyncio.get_running_loop()
+        self._log(AttemptFailed(state.round, self.attempt, str(error)))
         self._session = None
         self._notify()
-        self._give_up(self._state())
+        self._give_up(state)
+        for dealer in error.dealers:  # after its update was given up
+            loop.call_soon(self._submit, m.Quarantined(dealer, state.round, str(error)))
 
     def _give_up(self, state: State) -> None:
         """Updates with masks that nobody can remove any more are asked for again."""
         keys = tuple(state.deliveries)
         if keys or state.excused:
             asyncio.get_running_loop().call_soon(self._submit, m.Lost(keys))
+
+    async def _reached(self, session: Session, step: Step) -> None:
+        await self._until(lambda: self._session is not session or session.step >= step, None)
 
     def _notify(self) -> None:
         self._changed.set()
@@ -279,30 +276,6 @@ class SecureRounds:
                 await asyncio.wait_for(self._changed.wait(), left)
             except TimeoutError:
                 return
-
-
-def remember(path: Path, deliveries: Sequence[Delivery], masks: Sequence[Mask]) -> None:
-    """Keep the masks of a sum until the next one's."""
-    digests = [delivery.digest for delivery in deliveries]
-    kept = Kept(deliveries[0].round, digests, [(mask.key, mask.sign) for mask in masks])
-    partial = path.with_suffix(".part")
-    with partial.open("wb") as file:
-        file.write(msgspec.msgpack.encode(kept))
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-
-
-def recall(path: Path, deliveries: Sequence[Delivery]) -> list[Mask] | None:
-    """The masks of exactly these updates, if they were known before a restart."""
-    try:
-        kept = msgspec.msgpack.decode(path.read_bytes(), type=Kept)
-    except (FileNotFoundError, msgspec.DecodeError):
-        return None
-    same = [delivery.digest for delivery in deliveries] == kept.digests
-    if not same or deliveries[0].round != kept.round:
-        return None
-    return [Mask(key, sign) for key, sign in kept.masks]
 
 
 def refusal(error: Exception) -> str:

@@ -1,7 +1,8 @@
 """The coordinator's side of one attempt at a secure round: collect, forward, unmask the sum.
 
 Steps close one after the other: KEYS when the coordinator says so, SHARES when everybody still
-expected has dealt, UPDATES when the round closes, REVEAL with the first `threshold` answers. Who is
+expected has dealt, UPDATES when the round closed and those who delivered said whose shares they
+could not open, REVEAL when `threshold` shares of every secret are there. Who is
 no longer expected (lost, or too late) is left out with `without`. Fewer than the threshold at any
 step is a `TooFew`: the attempt failed, and another may begin.
 
@@ -11,12 +12,14 @@ begins another attempt and ends with the same bits.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from math import ceil
+from operator import attrgetter
 
 from folkmoot.federated.secure import shamir
-from folkmoot.federated.secure.masks import Mask, pair_mask, public_key, self_mask
+from folkmoot.federated.secure.masks import Mask, agree, pair_mask, public_key, self_mask
 from folkmoot.federated.secure.member import commitment, verify
 from folkmoot.federated.secure.messages import (
     MAX_COHORT,
@@ -26,7 +29,11 @@ from folkmoot.federated.secure.messages import (
     Reveal,
     Shares,
     Survivors,
+    Unopened,
 )
+
+#: Any private key will do to tell a point of low order.
+PROBE = b"\x01" * 32
 
 
 class Step(IntEnum):
@@ -34,12 +41,44 @@ class Step(IntEnum):
 
 
 class TooFew(ValueError):
-    """Too few are left, or told the truth: this attempt cannot end."""
+    """Too few are left, or told the truth: this attempt cannot end.
+
+    `dealers` dealt shares that most of the cohort could not open: the attempt failed by them.
+    """
+
+    def __init__(self, reason: str, dealers: Sequence[str] = ()) -> None:
+        super().__init__(reason)
+        self.dealers = tuple(dealers)
 
 
 def threshold_of(count: int, share: float) -> int:
     """How many of `count` must stay to the end: the share asked, and always a majority."""
     return min(count, max(ceil(count * share - 1e-9), count // 2 + 1))
+
+
+Kind = Callable[[Reveal], Mapping[str, bytes]]
+SEEDS: Kind = attrgetter("seeds")
+MASKING: Kind = attrgetter("masking")
+
+
+def usable(keys: Keys) -> None:
+    """Refuse the few public keys with which an honest member could agree on nothing."""
+    for public in (keys.sealing, keys.masking):
+        try:
+            agree(PROBE, public)
+        except ValueError:
+            raise BadMessage(
+                "a key is a point of low order, which no honest member makes"
+            ) from None
+
+
+def _choices(holders: Sequence[int], count: int) -> Iterator[Sequence[int]]:
+    """The first `count` of `holders`, then as many without each of those in turn."""
+    yield holders[:count]
+    for liar in holders[:count]:
+        others = [holder for holder in holders if holder != liar]
+        if len(others) >= count:
+            yield others[:count]
 
 
 class Session:
@@ -51,8 +90,10 @@ class Session:
         self._expected: set[str] = set()
         self._keys: dict[str, Keys] = {}
         self._shares: dict[str, Shares] = {}
+        self._unopened: dict[str, Unopened] = {}
         self._survivors: tuple[str, ...] = ()
         self._reveals: dict[str, Reveal] = {}
+        self._numbers: dict[str, int] = {}
 
     @property
     def members(self) -> frozenset[str]:
@@ -62,9 +103,7 @@ class Session:
     @property
     def waiting_for(self) -> frozenset[str]:
         """Who has yet to answer in this step."""
-        answered: Mapping[str, object] = {}
-        if self.step in (Step.SHARES, Step.REVEAL):
-            answered = self._shares if self.step == Step.SHARES else self._reveals
+        answered = ({}, self._shares, self._unopened, self._reveals, {})[self.step]
         return frozenset(self._expected - answered.keys())
 
     def without(self, gone: Iterable[str]) -> None:
@@ -77,6 +116,7 @@ class Session:
     def keys(self, id: str, keys: Keys) -> None:
         if self._once(Step.KEYS, id, self._keys, keys):
             verify(self.context, id, keys)
+            usable(keys)
             self._keys[id] = keys
 
     def close_keys(self) -> None:
@@ -85,6 +125,7 @@ class Session:
             raise TooFew(f"{len(self._keys)} participants sent keys; expected 2 to {MAX_COHORT}")
         self.threshold = threshold_of(len(self._keys), self._share)
         self._expected = set(self._keys)
+        self._numbers = {id: place for place, id in enumerate(sorted(self._keys), 1)}
         self.step = Step.SHARES
 
     def shares(self, id: str, shares: Shares) -> None:
@@ -94,19 +135,30 @@ class Session:
             self._shares[id] = shares
             self._advance()
 
+    def unopened(self, id: str, unopened: Unopened) -> None:
+        if id in self._shares and self.step == Step.UPDATES:
+            self._unopened[id] = unopened
+            self._advance()
+
     def delivered(self, ids: Iterable[str]) -> None:
-        """The round closed with the updates of `ids`."""
+        """The round closed with the updates of `ids`.
+
+        Before anybody reveals, everybody says whose shares it could not open: whoever revealed for
+        one set of survivors will not for another, so a bad dealer must be found out first.
+        """
         self._survivors = tuple(sorted(set(ids) & self._shares.keys()))
+        if len(self._survivors) < self.threshold:
+            raise TooFew(f"{len(self._survivors)} delivered; unmasking needs {self.threshold}")
         self._expected = set(self._survivors)
-        self._move(Step.REVEAL, len(self._survivors))
+        self._advance()
 
     def reveal(self, id: str, reveal: Reveal) -> None:
         # Beyond the threshold, answers are spares for false ones.
         step = Step.DONE if self.step == Step.DONE else Step.REVEAL
         if self._once(step, id, self._reveals, reveal):
-            dropped = self._shares.keys() - set(self._survivors)
-            if reveal.seeds.keys() != set(self._survivors) or reveal.masking.keys() != dropped:
-                raise BadMessage("shares must be revealed for every dealer, of the kind asked")
+            asked = self._dropped()
+            if not reveal.seeds.keys() <= {*self._survivors} or not reveal.masking.keys() <= asked:
+                raise BadMessage("shares must be revealed of the kind asked for each dealer")
             self._reveals[id] = reveal
             self._advance()
 
@@ -125,51 +177,49 @@ class Session:
     # The end.
 
     def residue(self) -> list[Mask]:
-        """What to add to the sum of the survivors' updates so that no mask is left.
-
-        A secret that was rebuilt is checked against what its owner published, so a false share is
-        noticed; while there are answers to spare, the others are tried without each one in turn.
-        """
-        error: Exception | None = None
-        for givers in self._givers():
-            try:
-                return self._residue(givers)
-            except ValueError as failed:
-                error = error or failed
-        raise TooFew(f"the shares that were revealed do not fit: {error}")
-
-    def _givers(self) -> Iterator[Sequence[str]]:
-        everybody = sorted(self._reveals)
-        yield everybody[: self.threshold]
-        for liar in everybody[: self.threshold]:
-            others = [giver for giver in everybody if giver != liar]
-            if len(others) >= self.threshold:
-                yield others[: self.threshold]
-
-    def _residue(self, givers: Sequence[str]) -> list[Mask]:
-        numbers = {id: place for place, id in enumerate(sorted(self._keys), 1)}
-        rebuild = shamir.Rebuild([numbers[giver] for giver in givers])
-
-        def secret(kind: Callable[[Reveal], Mapping[str, bytes]], id: str) -> bytes:
-            return rebuild.secret({numbers[g]: kind(self._reveals[g])[id] for g in givers})
-
+        """What to add to the sum of the survivors' updates so that no mask is left."""
         masks = []
         for id in self._survivors:
-            seed = secret(lambda reveal: reveal.seeds, id)
-            if commitment(seed) != self._keys[id].commitment:
-                raise ValueError(f"the seed of {id} is not the one it committed to")
+            seed = self._secret(id, SEEDS, commitment, self._keys[id].commitment)
             key, sign = self_mask(seed, id, self.context)
             masks.append(Mask(key, -sign))
-        for id in sorted(self._shares.keys() - set(self._survivors)):
-            private = secret(lambda reveal: reveal.masking, id)
-            if public_key(private) != self._keys[id].masking:
-                raise ValueError(f"the mask key of {id} is not the one it published")
+        for id in sorted(self._dropped()):
+            private = self._secret(id, MASKING, public_key, self._keys[id].masking)
             # What the dropped one would have added is what the sum lacks.
             masks += [
                 pair_mask(id, private, other, self._keys[other].masking, self.context)
                 for other in self._survivors
             ]
         return masks
+
+    def _secret(
+        self, id: str, kind: Kind, derive: Callable[[bytes], bytes], published: bytes
+    ) -> bytes:
+        """A dealer's secret, checked against what it published, so a false share is noticed.
+
+        While there are shares to spare, the others are tried without each one in turn.
+        """
+        shares = {
+            self._numbers[giver]: kind(reveal)[id]
+            for giver, reveal in sorted(self._reveals.items())
+            if id in kind(reveal)
+        }
+        for holders in _choices(sorted(shares), self.threshold):
+            try:
+                secret = shamir.rebuild({holder: shares[holder] for holder in holders})
+            except ValueError:
+                continue  # they do not even belong to one secret
+            if derive(secret) == published:
+                return secret
+        raise TooFew(f"the shares of {id} that were revealed do not give what it published")
+
+    def _dropped(self) -> set[str]:
+        return self._shares.keys() - {*self._survivors}
+
+    def _lacking(self) -> list[str]:
+        """Dealers of whose secret fewer than the threshold have given a share."""
+        given = Counter(id for r in self._reveals.values() for id in (*r.seeds, *r.masking))
+        return [id for id in self._shares if given[id] < self.threshold]
 
     def _once(self, step: Step, id: str, given: Mapping[str, object], message: object) -> bool:
         """Whether `message` is new and in time; the same one again is no error, another one is."""
@@ -185,10 +235,22 @@ class Session:
         """Close steps that nobody is awaited in."""
         if self.step == Step.SHARES and not self.waiting_for:
             self._move(Step.UPDATES, len(self._shares))
-        if self.step == Step.REVEAL and len(self._reveals) >= self.threshold:
+            self._expected = set()  # the round's own rules say how long updates are waited for
+        if self.step == Step.UPDATES and self._survivors and not self.waiting_for:
+            self._check_openers()
+            self._expected = self._unopened.keys() & {*self._survivors}
+            self._move(Step.REVEAL, len(self._expected))
+        if self.step == Step.REVEAL and not self._lacking():
             self.step = Step.DONE
         if self.step == Step.REVEAL and not self.waiting_for:
-            self._move(Step.DONE, len(self._reveals))
+            raise TooFew(f"too few revealed their shares of {', '.join(self._lacking())}")
+
+    def _check_openers(self) -> None:
+        here = [self._unopened[id].dealers for id in self._survivors if id in self._unopened]
+        bad = Counter(dealer for dealers in here for dealer in dealers)
+        dealers = [id for id in self._shares if len(here) - bad[id] < self.threshold and bad[id]]
+        if dealers:
+            raise TooFew(f"too few could open the shares dealt by {', '.join(dealers)}", dealers)
 
     def _move(self, step: Step, left: int) -> None:
         if left < self.threshold:

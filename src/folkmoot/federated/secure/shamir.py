@@ -7,6 +7,7 @@ holders may be as many as there are numbers. Randomness is an argument.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 PRIME = 2**256 + 297
 SECRET_BYTES = 32
@@ -36,25 +37,27 @@ def _value(coefficients: Sequence[int], x: int) -> int:
     return total
 
 
-class Rebuild:
-    """Rebuilds secrets from the shares of one set of holders; the weights are computed once."""
+def rebuild(shares: Mapping[int, bytes]) -> bytes:
+    """The secret from exactly `threshold` shares, by holder.
 
-    def __init__(self, holders: Sequence[int]) -> None:
-        if len(set(holders)) != len(holders) or min(holders, default=0) < 1:
-            raise ValueError(f"holders must be different numbers from 1 on, not {list(holders)}")
-        self._weights = {x: _lagrange_at_zero(x, holders) for x in holders}
+    Shares that do not belong together give some other number: a ValueError when it is no 32-byte
+    secret, and otherwise a secret that opens nothing.
+    """
+    holders = tuple(shares)
+    if not holders or min(holders) < 1:
+        raise ValueError(f"holders are numbers from 1 on, not {list(holders)}")
+    weights = _weights(holders)
+    parts = (int.from_bytes(shares[x], "little") * weights[x] for x in holders)
+    total = sum(parts) % PRIME
+    if total >> (8 * SECRET_BYTES):
+        raise ValueError("the shares do not belong to one secret")
+    return total.to_bytes(SECRET_BYTES, "little")
 
-    def secret(self, shares: Mapping[int, bytes]) -> bytes:
-        """The secret, when there are shares of exactly these holders.
 
-        Shares that do not belong together give some other number; mostly one that is no secret,
-        which is a ValueError, and otherwise a secret that opens nothing.
-        """
-        parts = (int.from_bytes(shares[x], "little") * w for x, w in self._weights.items())
-        total = sum(parts) % PRIME
-        if total >> (8 * SECRET_BYTES):
-            raise ValueError("the shares do not belong to one secret")
-        return total.to_bytes(SECRET_BYTES, "little")
+@lru_cache(maxsize=16)
+def _weights(holders: tuple[int, ...]) -> dict[int, int]:
+    """The same for all secrets that the same holders rebuild, and there are many."""
+    return {x: _lagrange_at_zero(x, holders) for x in holders}
 
 
 def _lagrange_at_zero(x: int, holders: Sequence[int]) -> int:

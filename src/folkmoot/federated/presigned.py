@@ -1,0 +1,76 @@
+"""Weights through URLs that the coordinator signed: one to read, one to write, each for one object.
+
+A participant then holds no right to the bucket at all. It can read the round's global model and
+write its own update, and nothing else, for as long as the URLs are good.
+"""
+
+import http.client
+import urllib.parse
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from blake3 import blake3
+
+from folkmoot.federated.arrays import Array, BadModel, encode_header, layout_of
+from folkmoot.federated.weights import Arrays, chunks, decoded, trouble
+
+PATIENCE = 60.0
+READ = 1 << 20
+
+
+class PresignedWeights:
+    """Reads and writes one round's objects."""
+
+    def __init__(self, get_url: str, put_url: str, max_object: int = 8 << 30) -> None:
+        self._get, self._put, self._max_object = get_url, put_url, max_object
+
+    def read_global(self, round_: int, digest: bytes) -> Arrays:
+        """The round's global model, when its bytes are the ones announced."""
+        with trouble(), _request("GET", self._get) as answer:
+            size = int(answer.headers.get("Content-Length", -1))
+            if not 0 <= size <= self._max_object:
+                raise BadModel(f"the global model is announced with {size} bytes")
+            body = bytearray(size)
+            view, done = memoryview(body), 0
+            while done < size and (got := answer.readinto(view[done : done + READ])):
+                done += got
+            if done < size:
+                raise BadModel(f"the global model ends after {done} of {size} bytes")
+            return decoded(f"{round_}/global", view.toreadonly(), digest)
+
+    def write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
+        """Put an update into the bucket; its digest."""
+        layout = layout_of(arrays)
+        size = len(encode_header(layout)) + sum(meta.nbytes for meta in layout.values())
+        hasher = blake3()
+        with trouble(), _request("PUT", self._put, chunks(layout, arrays, hasher), size):
+            return hasher.digest()
+
+
+class _request:
+    """One HTTP request; an `OSError` with the answer's first words unless it went well."""
+
+    def __init__(
+        self, method: str, url: str, body: Iterable[bytes] | None = None, size: int = 0
+    ) -> None:
+        parts = urllib.parse.urlsplit(url)
+        secure = parts.scheme == "https"
+        connect: Any = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        self._line = connect(parts.hostname, parts.port, timeout=PATIENCE)
+        self._method, self._path = method, f"{parts.path}?{parts.query}"
+        self._body, self._size = body, size
+
+    def __enter__(self) -> http.client.HTTPResponse:
+        headers = {"Content-Length": str(self._size)} if self._body is not None else {}
+        try:
+            self._line.request(self._method, self._path, self._body, headers)
+            answer: http.client.HTTPResponse = self._line.getresponse()
+        except http.client.HTTPException as error:
+            raise OSError(f"{self._method} failed: {error!r}") from error
+        if answer.status != 200:
+            said = answer.read(300).decode(errors="replace")
+            raise OSError(f"{self._method} was answered {answer.status}: {said}")
+        return answer
+
+    def __exit__(self, *_: object) -> None:
+        self._line.close()

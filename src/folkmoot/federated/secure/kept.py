@@ -1,0 +1,48 @@
+"""The masks of a sum, kept on disk while its model is made.
+
+Whoever revealed for one set of survivors will not for another in the same round, so a coordinator
+that dies after the reveal must not need to ask again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from folkmoot.core.federation.state import Delivery
+from folkmoot.federated.secure.masks import Mask
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """The digests say which uploads these masks are of; those of another attempt do not fit."""
+
+    round: int
+    digests: list[str]
+    masks: list[tuple[bytes, int]]
+
+
+def remember(path: Path, deliveries: Sequence[Delivery], masks: Sequence[Mask]) -> None:
+    """Keep the masks of a sum until the next one's."""
+    digests = [delivery.digest for delivery in deliveries]
+    kept = Kept(deliveries[0].round, digests, [(mask.key, mask.sign) for mask in masks])
+    partial = path.with_suffix(".part")
+    with partial.open("wb") as file:
+        file.write(msgspec.msgpack.encode(kept))
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def recall(path: Path, deliveries: Sequence[Delivery]) -> list[Mask] | None:
+    """The masks of exactly these updates, if they were known before a restart."""
+    try:
+        kept = msgspec.msgpack.decode(path.read_bytes(), type=Kept)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+    same = [delivery.digest for delivery in deliveries] == kept.digests
+    if not same or deliveries[0].round != kept.round:
+        return None
+    return [Mask(key, sign) for key, sign in kept.masks]

@@ -1,0 +1,121 @@
+"""`folkmoot federate` as a user types it: real processes."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from folkmoot.federated.arrays import ModelFile
+
+COMMAND = [sys.executable, "-c", "from folkmoot.cli import main; main()", "federate"]
+PARTICIPANT = """
+import os
+import numpy as np
+from folkmoot.federated import Participant
+
+class Mine(Participant):
+    def init_weights(self):
+        return np.zeros(2, np.float32)
+
+    def train_round(self, weights, epochs, epoch_base):
+        return weights + 1 + int(os.environ.get("FOLKMOOT_PARTICIPANT", 0)), 1, {}
+"""
+
+
+def start(folder: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
+            **environment,
+        },
+    )
+
+
+def run(folder: Path, *words: str) -> tuple[int, str, str]:
+    process = start(folder, *words)
+    said, error = process.communicate(timeout=120)
+    return process.returncode, said, error
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(PARTICIPANT)
+    (tmp_path / "federation.toml").write_text(
+        'run_id = "tried"\n[rounds]\nrounds = 3\nmin_participants = 2\n[server]\nport = 0\n'
+    )
+    return tmp_path
+
+
+def final(folder: Path) -> list[float]:
+    with ModelFile(folder / "federation-state/bucket/3/global") as model:
+        return list(model.arrays()["weights"])
+
+
+def test_up_runs_a_federation_of_processes_to_its_end(folder: Path) -> None:
+    code, said, error = run(folder, "up", "federation.toml", "-p", "mine:Mine", "-n", "2")
+    assert code == 0, error
+    assert "finished; the model is" in said
+    assert final(folder) == [3.0, 3.0]
+
+
+def test_serve_and_join_and_status(folder: Path) -> None:
+    server = start(folder, "serve", "federation.toml")
+    address = re.search(r"at (\S+);", server.stdout.readline()).group(1)
+    code, said, _ = run(folder, "status", address)
+    assert code == 0
+    assert "tried: STANDBY, round 0 of 3" in said
+    join = ("join", address, "-p", "mine:Mine", "--run", "tried", "--identity")
+    people = [start(folder, *join, f"{n}.key") for n in "ab"]
+    for person in people:
+        said, error = person.communicate(timeout=120)
+        assert (person.returncode, said) == (0, "the federation has finished\n"), error
+    said, error = server.communicate(timeout=60)
+    assert server.returncode == 0, error
+    assert final(folder) == [2.0, 2.0]
+
+
+def test_an_interrupted_coordinator_resumes(folder: Path) -> None:
+    server = start(folder, "serve", "federation.toml")
+    assert "resumed" not in server.stdout.readline()
+    server.send_signal(signal.SIGTERM)
+    _, error = server.communicate(timeout=60)
+    assert (server.returncode, error) == (0, "interrupted\n")
+    server = start(folder, "serve", "federation.toml")
+    assert "resumed in round 0" in server.stdout.readline()
+    server.send_signal(signal.SIGINT)
+    server.communicate(timeout=60)
+
+
+def test_mistakes_are_told_in_a_sentence(folder: Path) -> None:
+    (folder / "bad.toml").write_text('run_id = "x"\n[rounds]\nround = 3\n')
+    cases = {
+        ("serve", "bad.toml"): "did you mean 'rounds'",
+        ("serve", "none.toml"): "No such file",
+        ("up", "federation.toml", "-p", "mine"): "expected module:Class",
+        ("up", "federation.toml", "-p", "mine:Other"): "has no class 'Other'",
+        ("up", "federation.toml", "-p", "nowhere:Mine"): "cannot import 'nowhere'",
+        ("status", "127.0.0.1:1"): "no coordinator answers",
+    }
+    processes = {words: start(folder, *words) for words in cases}
+    for words, process in processes.items():
+        _, error = process.communicate(timeout=120)
+        assert process.returncode == 1
+        assert cases[words] in error
+        assert "Traceback" not in error
+
+
+def test_a_key_is_made_once(folder: Path) -> None:
+    first, second = run(folder, "key", "me.key"), run(folder, "key", "me.key")
+    assert first == second
+    assert re.fullmatch(r"[0-9a-f]{64}\n", first[1])
+    assert (folder / "me.key").stat().st_mode & 0o777 == 0o600

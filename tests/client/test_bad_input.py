@@ -1,0 +1,375 @@
+"""A member that lies is refused in words; the run goes on and the honest models stay the same."""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from client.moot import Attendant, Moot, agreement, moot
+from folkmoot.client import events, models
+from folkmoot.client.learner import Learner, Worked
+from folkmoot.client.results import GET_RESULTS, Wanted, number
+from folkmoot.core.coordinator import client_events as c
+from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.assignment import Share
+from folkmoot.core.coordinator.commitment import commitment_hash
+from folkmoot.core.coordinator.ledger import Result
+from folkmoot.core.recipe import Distro
+from folkmoot.exchange.peer import wire
+from folkmoot.exchange.peer.message import Content, seal
+from folkmoot.exchange.peer.model import GET_MANIFEST
+
+Told = Callable[[Attendant, Result, bytes], None]
+
+
+def lies(tell: Told, then: bool = True) -> Callable[[Attendant], None]:
+    """A member that does this, and then tells its true result after all."""
+
+    def prepare(liar: Attendant) -> None:
+        results = liar.member.results
+        truly = results.tell
+
+        def told(result: Result) -> int:
+            tell(liar, result, results.payloads([result])[0])
+            return truly(result) if then else 0
+
+        results.tell = told
+
+    return prepare
+
+
+def publish(liar: Attendant, result: Any, body: bytes, round_: int | None = None) -> None:
+    head = result if isinstance(result, bytes) else msgspec.msgpack.encode(result)
+    machine = liar.member.machine
+    at = number(machine.epoch, machine.state.round.height) if round_ is None else round_
+    liar.peer.publish(at, head, body)
+
+
+def as_list(result: Result, **changes: Any) -> list[Any]:
+    """A result with fields that its type does not allow."""
+    return list({**msgspec.structs.asdict(result), **changes}.values())
+
+
+def other_commitment(liar: Attendant, result: Result, payload: bytes) -> None:
+    publish(liar, replace(result, commitment=os.urandom(32)), payload)
+
+
+def anothers_batch(liar: Attendant, result: Result, payload: bytes) -> None:
+    ledger = liar.member.machine.ledgers[result.height]
+    share = next(s for who, s in ledger.shares.items() if who != liar.id)
+    publish(liar, replace(result, commitment=commitment_hash(ledger.step, share, payload)), payload)
+
+
+def anothers_name(liar: Attendant, result: Result, payload: bytes) -> None:
+    other = next(x.id for x in liar.moot.state.epoch.clients if x.id != liar.id)
+    publish(liar, replace(result, sender=other), payload)
+
+
+def another_round(liar: Attendant, result: Result, payload: bytes) -> None:
+    publish(liar, result, payload, number(result.epoch, result.height) + 7)
+
+
+def other_bytes(liar: Attendant, result: Result, payload: bytes) -> None:
+    publish(liar, replace(result, blob=os.urandom(32)), payload)
+
+
+def oversized(liar: Attendant, result: Result, payload: bytes) -> None:
+    body = bytes(liar.member.learner.payload_limit() + 1)
+    publish(liar, replace(result, size=len(body), blob=liar.peer.put(body)), body)
+
+
+def garbage(liar: Attendant, result: Result, payload: bytes) -> None:
+    publish(liar, b"\xc1\x00garbage", payload)
+
+
+def short_commitment(liar: Attendant, result: Result, payload: bytes) -> None:
+    for size in (0, 5, 31, 33):
+        publish(liar, msgspec.msgpack.encode(as_list(result, commitment=bytes(size))), payload)
+
+
+def negative_size(liar: Attendant, result: Result, payload: bytes) -> None:
+    publish(liar, msgspec.msgpack.encode(as_list(result, size=-1)), payload)
+
+
+LIES: dict[str, tuple[Told, str]] = {
+    "bytes that were not committed to": (other_commitment, "not what was committed to"),
+    "another's batch": (anothers_batch, "not what was committed to"),
+    "another's name": (anothers_name, "speaks for another client"),
+    "another round": (another_round, "another round"),
+    "other bytes than it names": (other_bytes, "names other bytes"),
+    "oversized": (oversized, "no result has more than"),
+    "garbage": (garbage, "not a result"),
+    "commitments of no length": (short_commitment, "not a result"),
+    "a negative size": (negative_size, "not a result"),
+}
+
+
+class Spoiling(Learner):
+    """Spoils what it trained, then commits to that."""
+
+    def train(self, step: int, share: Share, stopped: Callable[[], bool]) -> Worked:
+        worked = super().train(step, share, stopped)
+        return worked._replace(payload=self.spoil(bytearray(worked.payload)))
+
+    def spoil(self, payload: bytearray) -> bytes:
+        raise NotImplementedError
+
+
+class WrongShapes(Spoiling):
+    def spoil(self, payload: bytearray) -> bytes:
+        payload[4] ^= 1  # the fingerprint of names, shapes, chunk and k
+        return bytes(payload)
+
+
+class NotANumber(Spoiling):
+    def spoil(self, payload: bytearray) -> bytes:
+        payload[-2:] = b"\xc0\x7f"
+        return bytes(payload)
+
+
+class TooShort(Spoiling):
+    def spoil(self, payload: bytearray) -> bytes:
+        return bytes(payload[:-1])
+
+
+class Empty(Spoiling):
+    def spoil(self, payload: bytearray) -> bytes:
+        return b""
+
+
+SPOILT: dict[type[Spoiling], str] = {
+    WrongShapes: "shape:",
+    NotANumber: "amplitude:",
+    TooShort: "truncated:",
+    Empty: "truncated:",
+}
+
+CONFIG = {
+    "total_steps": 3,
+    "rounds_per_epoch": 8,
+    "min_clients": 3,
+    "init_min_clients": 4,
+    "max_round_train_time": 2.0,
+    "round_witness_time": 1.0,
+}
+
+
+def refusals(members: Sequence[Attendant], sender: Attendant) -> list[list[str]]:
+    """Why each member refused something of this sender."""
+    told = [member.all(events.ResultRefused) for member in members]
+    return [[e.reason for e in refused if e.sender == sender.name] for refused in told]
+
+
+async def finish(run: Moot, honest: list[Attendant], liar: Attendant, reason: str) -> None:
+    await run.until(run.finished)
+    for said in refusals(honest, liar):
+        assert any(reason in why for why in said), said
+    for other in honest:
+        assert not any(refusals(honest, other))
+    assert run.state.progress.step == 3
+    assert agreement(honest)
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_a_result_that_is_a_lie_is_refused_by_everyone(tmp_path: Path, lie: str) -> None:
+    tell, reason = LIES[lie]
+    async with moot(tmp_path, **CONFIG) as run:
+        honest = await run.join(3)
+        (liar,) = await run.join(prepare=lies(tell))
+        await finish(run, honest, liar, reason)
+        assert not any(e.owed for e in run.all(m.RoundJudged))
+
+
+@pytest.mark.parametrize("spoiling", SPOILT, ids=lambda kind: kind.__name__)
+async def test_a_result_that_cannot_be_learnt_is_refused_by_everyone(
+    tmp_path: Path, spoiling: type[Spoiling]
+) -> None:
+    async with moot(tmp_path, method=Distro(k=4, chunk=16, bits=16), **CONFIG) as run:
+        honest = await run.join(3)
+        (liar,) = await run.join(learner=spoiling)
+        await finish(run, honest, liar, SPOILT[spoiling])
+
+
+async def test_a_client_cannot_push_out_anothers_result_by_copying_it(tmp_path: Path) -> None:
+    """It publishes the others' commitments as its own, with bytes that do not fit."""
+
+    def prepare(liar: Attendant) -> None:
+        honestly = liar.member.results._tell_machine
+
+        def hear(event: c.Event) -> None:
+            if isinstance(event, c.Offered):
+                result = event.result
+                body = os.urandom(8)
+                copy = replace(result, sender=liar.id, blob=liar.peer.put(body, 0), size=len(body))
+                publish(liar, copy, body, number(result.epoch, result.height))
+            honestly(event)
+
+        liar.member.results._tell_machine = hear
+
+    async with moot(tmp_path, **CONFIG) as run:
+        honest = await run.join(3)
+        (liar,) = await run.join(prepare=prepare)
+        await finish(run, honest, liar, "not what was committed to")
+        assert not any(e.owed for e in run.all(m.RoundJudged))
+
+
+async def test_two_different_results_for_one_batch_leave_one_model(tmp_path: Path) -> None:
+    """Each peer hears another one first; both are sound, and go round."""
+
+    def equivocate(liar: Attendant, result: Result, payload: bytes) -> None:
+        step, share = liar.member.machine.work(result)
+        for turn, peer in enumerate(sorted(liar.peer.neighbours())):
+            changed = bytearray(payload)
+            changed[-1] ^= turn % 2  # the sign of the last coefficient
+            body = bytes(changed)
+            name = liar.peer.put(body, number(result.epoch, result.height))
+            told = replace(result, commitment=commitment_hash(step, share, body), blob=name)
+            head = msgspec.msgpack.encode(told)
+            content = Content(liar.id, number(result.epoch, result.height), head, body)
+            message = seal(content, liar.peer._topic, liar.peer._secret)
+            liar.peer._roster.link(peer).send(wire.encode(wire.Gossip(message.sealed)))
+
+    config = {**CONFIG, "total_steps": 6}
+    async with moot(tmp_path, **config) as run:
+        honest = await run.join(3)
+        (liar,) = await run.join(prepare=lies(equivocate, then=False))
+        heard: set[tuple[int, bytes]] = set()
+        run.on_event = lambda who, event: heard.update(
+            (height, commitment)
+            for height, ledger in who.member.machine.ledgers.items()
+            for commitment in ledger.offers.get(liar.id, {})
+        )
+        await run.until(run.finished)
+        rounds = [height for height, _ in heard]
+        assert max(rounds.count(height) for height in rounds) == 2
+        assert agreement(honest)
+
+
+def deaf(attendant: Attendant) -> None:
+    """Hears nothing that its peers publish: it must ask for everything."""
+
+    async def listen() -> None:
+        while True:
+            await attendant.peer.receive()
+
+    attendant.member.results.listen = listen
+
+
+def forges(liar: Attendant) -> None:
+    """Answers those who missed results with sound ones of its own making, then with the true."""
+
+    async def answer(asker: bytes, wanted: Wanted) -> tuple[Result, ...]:
+        machine, made = liar.member.machine, []
+        for sender in wanted.senders:
+            true = machine.holds(wanted.epoch, wanted.height, [sender])
+            step, share = machine.work(true[0])
+            body = bytearray(liar.member.results.payloads(true)[0])
+            body[-1] ^= 1
+            name = liar.peer.put(bytes(body), number(wanted.epoch, wanted.height))
+            commitment = commitment_hash(step, share, bytes(body))
+            made += [replace(true[0], commitment=commitment, blob=name), *true]
+        return tuple(made)
+
+    liar.peer.answer(GET_RESULTS, answer)
+
+
+async def test_what_was_missed_is_asked_for_and_no_forgery_is_taken(tmp_path: Path) -> None:
+    async with moot(tmp_path, **{**CONFIG, "max_round_train_time": 20}) as run:
+        others = await run.join(3, prepare=forges)
+        (missing,) = await run.join(prepare=deaf)
+        taken: set[tuple[int, int]] = set()
+        run.on_event = lambda who, event: taken.update(
+            (height, len(known))
+            for height, ledger in missing.member.machine.ledgers.items()
+            for known in ledger.offers.values()
+        )
+        await run.until(run.finished)
+        assert missing.all(events.ResultMissing)
+        assert {count for _, count in taken} == {1}
+        assert agreement([*others, missing])
+
+
+# Models.
+
+
+def gives_wrong_parameters(liar: Attendant) -> None:
+    """Promises the agreed leaves and gives other bytes for them."""
+    share = liar.member.models.share
+
+    async def share_wrongly(model_hash: bytes) -> None:
+        await share(model_hash)
+        shared = liar.member.models._shared
+        first, *others = shared.manifest.parameters
+        size = liar.member.learner.part_sizes()[first.name]
+        wrong = replace(first, content=liar.peer.put(bytes(size)))
+        shared.manifest = replace(shared.manifest, parameters=(wrong, *others))
+
+    liar.member.models.share = share_wrongly
+
+
+def never_answers(liar: Attendant) -> None:
+    async def share(model_hash: bytes) -> None:
+        liar.peer.answer(GET_MANIFEST, hang)
+
+    async def hang(asker: bytes, model: bytes) -> Any:
+        await asyncio.Event().wait()
+
+    liar.member.models.share = share
+
+
+def holds_nothing(liar: Attendant) -> None:
+    async def share(model_hash: bytes) -> None:
+        pass
+
+    liar.member.models.share = share
+
+
+@pytest.mark.parametrize("lie", [gives_wrong_parameters, never_answers, holds_nothing])
+async def test_a_joiner_gets_the_right_model_whatever_others_serve(
+    tmp_path: Path, lie: Callable[[Attendant], None]
+) -> None:
+    async with moot(tmp_path, total_steps=4, min_clients=3) as run:
+        (honest,) = await run.join()
+        liars = await run.join(2, prepare=lie)
+        await run.until(run.in_round(0))
+        (late,) = await run.join()
+        await run.until(run.finished)
+        assert late.sources() == ["peers"]
+        assert agreement([honest, *liars, late])
+
+
+async def test_one_who_claims_to_hold_the_model_cannot_keep_a_run_from_going_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All who hold the model are gone. The claim is public knowledge; storage has the model."""
+    monkeypatch.setattr(models, "PATIENCE", 0.5)
+
+    def claims(liar: Attendant) -> None:
+        submit = liar.authority.submit
+
+        async def claim(message: m.AnyMessage) -> m.Reason | None:
+            if isinstance(message, m.Join):
+                message = replace(message, model_hash=run.state.model_hash)
+            return await submit(message)
+
+        liar.authority.submit = claim
+
+    kept = str(tmp_path / "kept")
+    async with moot(tmp_path, total_steps=6, checkpoint=kept, min_clients=2) as run:
+        first = await run.join(2)
+        await run.until(run.in_phase(run.state.run_state, epoch=1))
+        for member in first:
+            await member.leave()
+        done = run.state.progress.step
+        await run.join(prepare=claims)
+        (honest,) = await run.join()
+        await run.until(run.finished)
+        assert honest.sources()[0] == "storage"
+        assert not run.all(m.Rewound)
+        assert 0 < done < 6
+        assert agreement(run.attendants)

@@ -1,0 +1,93 @@
+"""Properties of the machines over any sequence of events, wise or foolish."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from folkmoot.core import federation
+from folkmoot.core.federation import Rules
+from folkmoot.core.federation import messages as m
+from folkmoot.core.federation import participant as part
+from folkmoot.core.federation.liveness import Liveness
+from folkmoot.simulate.federation import broken_promises
+
+ids = st.sampled_from("abcde")
+rounds = st.integers(-1, 4)
+events = st.one_of(
+    st.builds(m.Rendezvous, ids),
+    st.builds(m.Rendezvous, ids),
+    st.builds(m.Dropped, st.lists(ids, max_size=3).map(tuple)),
+    st.builds(m.Delivered, ids, rounds, st.sampled_from("xy"), st.integers(-1, 3)),
+    st.builds(m.Delivered, ids, rounds, st.just("x"), st.just(1)),
+    st.builds(m.Quarantined, ids, rounds, st.just("bad")),
+    st.builds(m.Lost, st.tuples(st.sampled_from(["0/a", "1/b", "2/c"]))),
+    st.builds(m.Tick),
+    st.builds(m.Written, rounds, st.just("model")),
+)
+rules = st.builds(
+    Rules,
+    rounds=st.integers(1, 4),
+    min_participants=st.integers(1, 3),
+    fraction_participants=st.sampled_from([1.0, 0.6, 0.5]),
+    spares=st.integers(0, 2),
+    controller=st.sampled_from(["random", "ordered", "all"]),
+    over_selection=st.sampled_from([1.0, 1.5]),
+    quorum=st.sampled_from([1.0, 0.5]),
+    round_deadline=st.sampled_from([0.0, 1.0]),
+    max_strikes=st.integers(0, 2),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(rules, st.booleans(), st.lists(st.tuples(events, st.integers(0, 900)), max_size=60))
+def test_promises_hold_and_the_journal_gives_the_same_bytes(
+    rules: Rules, initial: bool, happened: list[tuple[m.Event, int]]
+) -> None:
+    state = begun = federation.begin(rules, initial=initial)
+    now, journal = 0, []
+    for event, passed in happened:
+        now += passed
+        after, effects = federation.apply(state, event, now, bytes(32))
+        assert broken_promises(state, event, after, effects) == []
+        if after is not state:
+            journal.append((event, now))
+        state = after
+    again = begun
+    for event, at in journal:
+        again, _ = federation.apply(again, event, at, bytes(32))
+    assert federation.canonical(again) == federation.canonical(state)
+    assert federation.restore(federation.canonical(state)) == state
+
+
+@given(st.lists(st.tuples(st.sampled_from(["STANDBY", "ROUND", "FINISHED"]), rounds)))
+def test_a_participant_never_trains_a_round_twice(heard: list[tuple[str, int]]) -> None:
+    state, trained = part.Participant(), []
+    for phase, round_ in heard:
+        state, effects = part.apply(state, part.Heard(phase, round_))
+        for effect in effects:
+            if isinstance(effect, part.Train):
+                trained.append(effect.round)
+                state, _ = part.apply(state, part.Trained())
+    assert trained == sorted(set(trained))
+
+
+def test_an_expected_update_is_made_again() -> None:
+    state, _ = part.apply(part.Participant(trained=3), part.Heard("ROUND", 3, expected=False))
+    assert state.phase == part.WAITING
+    state, effects = part.apply(state, part.Heard("ROUND", 3, expected=True))
+    assert (state.phase, effects) == (part.TRAINING, (part.Train(3),))
+    state, _ = part.apply(state, part.Failed())
+    assert (state.phase, state.trained) == (part.WAITING, 3)
+
+
+@given(st.lists(st.tuples(ids, st.integers(0, 40)), max_size=50))
+def test_liveness_agrees_with_a_plain_reckoning(heard: list[tuple[str, int]]) -> None:
+    liveness, plain, now = Liveness(100), {}, 0
+    for id, passed in heard:
+        now += passed
+        lost = tuple(sorted(who for who, at in plain.items() if at + 100 <= now))
+        assert liveness.expired(now) == lost
+        for who in lost:
+            del plain[who]
+        liveness.heard(id, now)
+        plain[id] = now
+        assert liveness.next_expiry() == min(plain.values()) + 100

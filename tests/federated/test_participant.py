@@ -1,0 +1,178 @@
+"""The participant SDK: what it accepts, what it refuses, what it survives."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+
+from federated.world import federation, run, with_bucket, world
+from folkmoot.federated import Participant, Settings, take_part
+from folkmoot.federated.arrays import ModelFile
+from folkmoot.federated.frameworks import from_sklearn, from_torch, to_sklearn, to_torch
+from folkmoot.federated.participant import BadResult, checked_result, encode_figures, named
+
+
+class Does(Participant):
+    def __init__(self, train: Any, start: Any = None) -> None:
+        self._train = train
+        self._start = np.zeros(2, np.float32) if start is None else start
+
+    def init_weights(self) -> Any:
+        return self._start
+
+    def train_round(self, weights: Any, epochs: int, epoch_base: int) -> Any:
+        return self._train(weights)
+
+
+def settings(w: Any, **more: Any) -> Settings:
+    return Settings(address=w.server.address, run_id="test", longest_pause=0.2, **more)
+
+
+def test_named_arrays_keep_their_names_shapes_and_dtypes(tmp_path: Path) -> None:
+    start = {
+        "layer.weight": np.ones((3, 2), np.float32),
+        "count": np.array(4),
+        "half": np.ones(5, np.float16),
+        "empty": np.zeros((0, 3)),
+    }
+
+    def train(weights: dict[str, np.ndarray]) -> tuple:
+        assert {k: (v.shape, v.dtype) for k, v in weights.items()} == {
+            k: (v.shape, v.dtype) for k, v in start.items()
+        }
+        assert not any(v.flags.writeable for v in weights.values())
+        return {k: v + 1 for k, v in weights.items()}, 1, {}
+
+    async def test() -> None:
+        async with world(tmp_path) as w:
+            await take_part(Does(train, start), settings(w))
+            with ModelFile(w.coordinator.store.global_path(2)) as model:
+                for name, array in model.arrays().items():
+                    np.testing.assert_array_equal(array, start[name] + 1)
+
+    run(test)
+
+
+def test_a_participants_own_error_is_its_own(tmp_path: Path) -> None:
+    def train(weights: np.ndarray) -> tuple:
+        raise ZeroDivisionError("in the owner's code")
+
+    async def test() -> None:
+        async with world(tmp_path) as w:
+            with pytest.raises(ZeroDivisionError, match="in the owner's code"):
+                await take_part(Does(train), settings(w))
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (np.ones(2), "must return"),
+        ((np.ones(2), 1), "must return"),
+        (([1.0], 1, {}), "array or a mapping"),
+        (({"a": [1.0]}, 1, {}), "numpy arrays by name"),
+        ((np.ones(2), 1.5, {}), "must be an int"),
+        ((np.ones(2), True, {}), "must be an int"),
+        ((np.ones(2), -1, {}), "must be from 0"),
+        ((np.ones(2), 1, {"loss": object()}), "neither a number"),
+    ],
+)
+def test_a_result_that_cannot_be_sent_is_told_at_once(result: Any, reason: str) -> None:
+    with pytest.raises(BadResult, match=reason):
+        checked_result(result)
+
+
+def test_metrics_may_be_arrays() -> None:
+    assert encode_figures({"a": np.arange(3), "b": np.float32(0.5)}) == '{"a":[0,1,2],"b":0.5}'
+    assert named(np.ones(1)).keys() == {"weights"}
+
+
+def test_a_bad_update_is_told_and_the_participant_tries_again(tmp_path: Path) -> None:
+    tries = iter([np.nan, 1.0])
+
+    async def test() -> None:
+        async with world(tmp_path) as w:
+            train = lambda weights: (weights + np.float32(next(tries)), 1, {})  # noqa: E731
+            await take_part(Does(train), settings(w))
+            assert list(await w.global_of(2)) == [1.0, 1.0]
+
+    run(test)
+
+
+def test_an_expelled_participant_stops_and_says_why(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, max_strikes=1) as w:
+            bad = Does(lambda weights: (weights * np.float32(np.nan), 1, {}))
+            with pytest.raises(Exception, match="too many bad updates"):
+                await take_part(bad, settings(w))
+
+    run(test)
+
+
+def test_late_participants_wait_for_room_and_leave_when_all_is_done(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, rounds=3) as w:
+            train = lambda weights: (weights, 1, {})  # noqa: E731
+            await asyncio.gather(*(take_part(Does(train), settings(w)) for _ in range(4)))
+            assert w.state.phase == "FINISHED"
+
+    run(test)
+
+
+def test_weights_given_at_the_start_make_an_initial_round_needless(tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    save_file({"weights": np.array([5.0, 6.0])}, tmp_path / "given.safetensors")
+
+    async def test() -> None:
+        config = federation(tmp_path, {"rounds": 1}, initial_weights="given.safetensors")
+        async with world(tmp_path, config) as w:
+            await take_part(Does(lambda weights: (weights * 2, 1, {})), settings(w))
+            assert list(await w.global_of(1)) == [10.0, 12.0]
+
+    run(test)
+
+
+def test_asynchronous_rounds_use_updates_as_they_come(tmp_path: Path) -> None:
+    from folkmoot.federated.aggregate.fedbuff import FedBuff
+
+    async def test() -> None:
+        rules = {"rounds": 6, "min_participants": 1, "spares": 3, "buffer": 2, "max_staleness": 2}
+        config = federation(tmp_path, rules, aggregation=FedBuff())
+        config = with_bucket(config, keep_rounds=5)
+        async with world(tmp_path, config) as w:
+            train = lambda weights: (weights + np.float32(1), 1, {})  # noqa: E731
+            await asyncio.gather(*(take_part(Does(train), settings(w)) for _ in range(4)))
+            assert w.state.round == 6
+
+    run(test)
+
+
+def test_torch_modules_go_there_and_back() -> None:
+    one = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    other = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    weights = from_torch(one)
+    for array in weights.values():
+        array.flags.writeable = False
+    to_torch(other, weights)
+    for name, tensor in one.state_dict().items():
+        assert torch.equal(tensor, other.state_dict()[name])
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        to_torch(other, {**weights, "more": np.ones(1)})
+
+
+def test_sklearn_estimators_go_there_and_back() -> None:
+    x, y = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 3
+    for make, attributes in (
+        (LogisticRegression, ("coef_", "intercept_")),
+        (lambda: MLPClassifier((5, 4), max_iter=300), ("coefs_", "intercepts_")),
+    ):
+        one, other = make().fit(x, y), make().fit(x[::-1], y)
+        to_sklearn(other, from_sklearn(one, attributes), attributes)
+        np.testing.assert_array_equal(one.predict(x), other.predict(x))
