@@ -236,6 +236,18 @@ def agreement(attendants: list[Attendant]) -> dict[tuple[int, int], str]:
     return {where: found.pop() for where, found in hashes.items()}
 
 
+def together(attendants: list[Attendant]) -> dict[tuple[int, int], str]:
+    """As `agreement`, and all of them learnt in every round.
+
+    A run may end while the last of them are at the last two: a quorum is enough.
+    """
+    agreed = agreement(attendants)
+    wanted = set(sorted(agreed)[:-2])
+    for attendant in attendants:
+        assert wanted <= attendant.hashes().keys(), attendant.name
+    return agreed
+
+
 @asynccontextmanager
 async def moot(folder: Path, peers: PeerConfig = QUICK, **changes: Any) -> AsyncIterator[Moot]:
     """A run that is served while the block lasts; members that are left are ended."""

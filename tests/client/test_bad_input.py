@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from client.moot import Attendant, Moot, agreement, moot
+from client.moot import PATIENCE, Attendant, Moot, agreement, moot, together
 from folkmoot.client import events, models
 from folkmoot.client.learner import Learner, Worked
 from folkmoot.client.results import GET_RESULTS, Wanted, number
@@ -172,7 +173,7 @@ async def finish(run: Moot, honest: list[Attendant], liar: Attendant, reason: st
     for other in honest:
         assert not any(refusals(honest, other))
     assert run.state.progress.step == 3
-    assert agreement(honest)
+    assert together(honest)
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -195,27 +196,58 @@ async def test_a_result_that_cannot_be_learnt_is_refused_by_everyone(
         await finish(run, honest, liar, SPOILT[spoiling])
 
 
+def copies(liar: Attendant) -> None:
+    """Publishes every commitment it hears of as its own too, with bytes that do not fit."""
+    hears = liar.member.results._tell_machine
+
+    def hear(event: c.Event) -> None:
+        if isinstance(event, c.Offered):
+            result, body = event.result, os.urandom(8)
+            name = liar.peer.put(body, number(result.epoch, result.height))
+            copy = replace(result, sender=liar.id, blob=name, size=len(body))
+            publish(liar, copy, body, number(result.epoch, result.height))
+        hears(event)
+
+    liar.member.results._tell_machine = hear
+
+
+def hears_pairs(attendant: Attendant) -> None:
+    """Was asleep: when it hears of a commitment, its copy came right behind."""
+    peer = attendant.peer
+    hears = peer.receive
+
+    def commitment(message: Any) -> bytes:
+        return msgspec.msgpack.decode(message.head, type=Result).commitment
+
+    def copied(message: Any) -> bool:
+        return any(commitment(other) == commitment(message) for other in peer._inbox)
+
+    async def receive() -> Any:
+        message = await hears()
+        while message.origin in honest_ids and not copied(message):
+            peer._arrived.clear()
+            await peer._arrived.wait()
+        return message
+
+    honest_ids = {a.id for a in attendant.moot.attendants[:3]}
+    peer.receive = receive
+
+
 async def test_a_client_cannot_push_out_anothers_result_by_copying_it(tmp_path: Path) -> None:
-    """It publishes the others' commitments as its own, with bytes that do not fit."""
-
-    def prepare(liar: Attendant) -> None:
-        honestly = liar.member.results._tell_machine
-
-        def hear(event: c.Event) -> None:
-            if isinstance(event, c.Offered):
-                result = event.result
-                body = os.urandom(8)
-                copy = replace(result, sender=liar.id, blob=liar.peer.put(body, 0), size=len(body))
-                publish(liar, copy, body, number(result.epoch, result.height))
-            honestly(event)
-
-        liar.member.results._tell_machine = hear
-
-    async with moot(tmp_path, **CONFIG) as run:
-        honest = await run.join(3)
-        (liar,) = await run.join(prepare=prepare)
+    async with moot(tmp_path, **{**CONFIG, "max_round_train_time": 20}) as run:
+        honest = await run.join(3, prepare=hears_pairs)
+        (liar,) = await run.join(prepare=copies)
         await finish(run, honest, liar, "not what was committed to")
         assert not any(e.owed for e in run.all(m.RoundJudged))
+
+
+def another(learner: Learner, payload: bytes) -> bytes:
+    """A payload that differs in one bit and can be learnt as well."""
+    for at in reversed(range(len(payload))):
+        changed = payload[:at] + bytes([payload[at] ^ 1]) + payload[at + 1 :]
+        if learner.check(changed) is None:
+            return changed
+    raise AssertionError("no bit of the payload is free")
 
 
 async def test_two_different_results_for_one_batch_leave_one_model(tmp_path: Path) -> None:
@@ -224,9 +256,7 @@ async def test_two_different_results_for_one_batch_leave_one_model(tmp_path: Pat
     def equivocate(liar: Attendant, result: Result, payload: bytes) -> None:
         step, share = liar.member.machine.work(result)
         for turn, peer in enumerate(sorted(liar.peer.neighbours())):
-            changed = bytearray(payload)
-            changed[-1] ^= turn % 2  # the sign of the last coefficient
-            body = bytes(changed)
+            body = another(liar.member.learner, payload) if turn % 2 else payload
             name = liar.peer.put(body, number(result.epoch, result.height))
             told = replace(result, commitment=commitment_hash(step, share, body), blob=name)
             head = msgspec.msgpack.encode(told)
@@ -243,11 +273,12 @@ async def test_two_different_results_for_one_batch_leave_one_model(tmp_path: Pat
             (height, commitment)
             for height, ledger in who.member.machine.ledgers.items()
             for commitment in ledger.offers.get(liar.id, {})
+            if commitment in ledger.sound
         )
         await run.until(run.finished)
         rounds = [height for height, _ in heard]
         assert max(rounds.count(height) for height in rounds) == 2
-        assert agreement(honest)
+        assert together(honest)
 
 
 def deaf(attendant: Attendant) -> None:
@@ -268,10 +299,9 @@ def forges(liar: Attendant) -> None:
         for sender in wanted.senders:
             true = machine.holds(wanted.epoch, wanted.height, [sender])
             step, share = machine.work(true[0])
-            body = bytearray(liar.member.results.payloads(true)[0])
-            body[-1] ^= 1
-            name = liar.peer.put(bytes(body), number(wanted.epoch, wanted.height))
-            commitment = commitment_hash(step, share, bytes(body))
+            body = another(liar.member.learner, liar.member.results.payloads(true)[0])
+            name = liar.peer.put(body, number(wanted.epoch, wanted.height))
+            commitment = commitment_hash(step, share, body)
             made += [replace(true[0], commitment=commitment, blob=name), *true]
         return tuple(made)
 
@@ -279,19 +309,26 @@ def forges(liar: Attendant) -> None:
 
 
 async def test_what_was_missed_is_asked_for_and_no_forgery_is_taken(tmp_path: Path) -> None:
-    async with moot(tmp_path, **{**CONFIG, "max_round_train_time": 20}) as run:
-        others = await run.join(3, prepare=forges)
-        (missing,) = await run.join(prepare=deaf)
-        taken: set[tuple[int, int]] = set()
-        run.on_event = lambda who, event: taken.update(
-            (height, len(known))
-            for height, ledger in missing.member.machine.ledgers.items()
-            for known in ledger.offers.values()
-        )
+    """Three forge, and train no round before the one who hears nothing does."""
+    begun = threading.Semaphore(0)
+
+    class Ahead(Learner):
+        def train(self, step: int, share: Share, stopped: Callable[[], bool]) -> Worked:
+            begun.release(3)
+            return super().train(step, share, stopped)
+
+    class Behind(Learner):
+        def train(self, step: int, share: Share, stopped: Callable[[], bool]) -> Worked:
+            assert begun.acquire(timeout=PATIENCE)
+            return super().train(step, share, stopped)
+
+    config = {"total_steps": 4, "rounds_per_epoch": 8, "min_clients": 4}
+    async with moot(tmp_path, **config) as run:
+        others = await run.join(3, prepare=forges, learner=Behind)
+        (missing,) = await run.join(prepare=deaf, learner=Ahead)
         await run.until(run.finished)
         assert missing.all(events.ResultMissing)
-        assert {count for _, count in taken} == {1}
-        assert agreement([*others, missing])
+        assert together([*others, missing])
 
 
 # Models.

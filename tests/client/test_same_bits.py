@@ -1,0 +1,59 @@
+"""Two hundred rounds over the network while members are killed, leave and join: one model."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from client.moot import Moot, agreement, moot
+from folkmoot.client.learner import Learner
+from folkmoot.core.coordinator import messages as m
+
+ROUNDS = 200
+# At which step a member is killed, leaves, or a new one comes.
+CHURN = {
+    20: "join", 35: "kill", 50: "join", 70: "leave", 85: "join", 105: "kill", 120: "join",
+    140: "leave", 150: "join", 170: "kill", 180: "join",
+}  # fmt: skip
+
+
+class Recording(Learner):
+    """Notes what every model was made from: the results in their order, by the model's hash."""
+
+    learnt: dict[str, tuple[tuple[bytes, ...], int]] = {}  # noqa: RUF012
+
+    def learn(self, payloads: Sequence[bytes], step: int) -> bytes:
+        made = super().learn(payloads, step)
+        self.learnt[made.hex()] = (tuple(payloads), step)
+        return made
+
+
+async def churn(run: Moot) -> None:
+    for step, what in CHURN.items():
+        await run.until(lambda step=step: run.state.progress.step >= step)
+        eldest = next(a for a in run.attendants if a.task is not None)
+        if what == "join":
+            await run.join(learner=Recording)
+        elif what == "kill":
+            await eldest.end()
+        else:
+            await eldest.leave()
+
+
+async def test_every_model_is_the_same_in_every_round_of_a_long_run_with_churn(
+    tmp_path: Path,
+) -> None:
+    config = {"total_steps": ROUNDS, "rounds_per_epoch": 20, "min_clients": 2}
+    async with moot(tmp_path, max_round_train_time=3, init_min_clients=3, **config) as run:
+        await run.join(3, learner=Recording)
+        await churn(run)
+        await run.until(run.finished)
+        agreed = agreement(run.attendants)
+        assert not run.all(m.Rewound)
+        assert run.state.progress.step == ROUNDS
+        assert len(agreed) >= ROUNDS - 2 * len(CHURN)
+        assert len(run.attendants) == 9
+        assert all(attendant.hashes() for attendant in run.attendants)
+    replayed = Learner(run.run)
+    for where in sorted(agreed):
+        payloads, step = Recording.learnt[agreed[where]]
+        assert replayed.learn(payloads, step).hex() == agreed[where], where
+    assert replayed.hash() == run.state.model_hash
