@@ -37,7 +37,7 @@ round_witness_time = 2
 warmup_time = 60
 cooldown_time = 30
 health_check_timeout = 30
-delay = 0
+delay = 1
 
 [model]
 max_seq_len = {sequence}
@@ -62,10 +62,10 @@ paths = ["{held_out}"]
 
 [model.lr]
 type = "cosine"
-base_lr = 0.01
+base_lr = 0.012
 warmup_steps = 10
 total_steps = {steps}
-final_lr = 0.001
+final_lr = 0.0012
 
 [model.method]
 type = "distro"

@@ -41,7 +41,7 @@ paths = ["corpus.txt"]
 
 [model.lr]
 type = "cosine"
-base_lr = 0.002
+base_lr = 0.01
 warmup_steps = 20
 total_steps = 500
 
