@@ -199,3 +199,19 @@ async def test_a_failed_upload_never_counts_as_success(
         assert run.state.checkpoint.location == ""
         assert run.lasted(RunState.Cooldown)[0] >= 2.0
         agreement(members)
+
+
+async def test_a_full_disk_at_checkpoint_costs_the_checkpoint_only(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    (small_disk / "filler").write_bytes(bytes(8 * 1024 * 1024 - 16 * 1024))
+    place = str(small_disk / "kept")
+    async with moot(tmp_path, checkpoint=place, total_steps=4, cooldown_time=1.0) as run:
+        members = await run.join(2)
+        await run.until(run.finished)
+        failed = [event for member in members for event in member.all(events.CheckpointFailed)]
+        assert failed
+        assert "space" in failed[0].reason
+        assert not run.all(m.CheckpointStored)
+        assert [member.sources() for member in members] == [["seed", "own"]] * 2
+        assert agreement(members)

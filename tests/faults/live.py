@@ -1,0 +1,123 @@
+"""A run of real processes to hurt: what its logs tell, waited for, and whether all models agree."""
+
+import signal
+import sysconfig
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from folkmoot.cli.local import LocalRun
+from folkmoot.observe.log import Reader
+
+CONFIG = """
+run_id = "hurt"
+[config]
+total_steps = {steps}
+rounds_per_epoch = {rounds}
+min_clients = 2
+init_min_clients = {clients}
+global_batch_size_start = 8
+warmup_time = 60
+max_round_train_time = 4
+round_witness_time = 2
+cooldown_time = 20
+health_check_timeout = 8
+[model]
+max_seq_len = 32
+checkpoint = "{folder}/checkpoints"
+[model.architecture]
+type = "gpt"
+vocab_size = 257
+layers = 1
+heads = 2
+width = 32
+context = 32
+[model.data]
+type = "text"
+paths = ["{text}"]
+[model.method]
+type = "distro"
+"""
+PATIENCE = 280.0
+
+
+class Live(LocalRun):
+    """A local run and all that its logs told so far."""
+
+    def __init__(self, file: Path, folder: Path) -> None:
+        super().__init__(file, "hurt", folder)
+        self._readers: dict[str, Reader] = {}
+        self.told: dict[str, list[dict[str, Any]]] = {}
+
+    def read(self) -> None:
+        for name in ("server", *self.clients):
+            path = self.folder / name / "events.jsonl"
+            reader = self._readers.setdefault(name, Reader(path))
+            self.told.setdefault(name, []).extend(reader.new())
+
+    def all(self, name: str, kind: str) -> list[dict[str, Any]]:
+        return [event for event in self.told.get(name, []) if event["type"] == kind]
+
+    def until(self, done: Callable[[], Any], what: str) -> Any:
+        """Wait for the logs to tell something."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            self.read()
+            if result := done():
+                return result
+            assert time.monotonic() < deadline, f"waited for {what} in vain:\n{self.story()}"
+            assert not (fallen := self.fallen()), self.output(fallen[0])
+            time.sleep(0.01)  # logs are files: they are looked at, they do not call
+
+    def story(self) -> str:
+        return "\n".join(f"{n}: {e}"[:200] for n, told in self.told.items() for e in told[-8:])
+
+    @property
+    def phase(self) -> str:
+        changes = self.all("server", "StateChanged")
+        return changes[-1]["after"] if changes else "WaitingForMembers"
+
+    def step(self) -> int:
+        return max((e["step"] for e in self.all("server", "RoundStarted")), default=-1)
+
+    def finish(self) -> None:
+        """Wait for the end; every model was the same in every round."""
+        self.until(lambda: self.phase == "Finished" and not self.running(), "the end")
+        hashes: dict[tuple[int, int], set[str]] = {}
+        for name in self.clients:
+            for event in self.all(name, "RoundLearnt"):
+                hashes.setdefault((event["epoch"], event["height"]), set()).add(event["hash"])
+        assert hashes
+        assert {len(found) for found in hashes.values()} == {1}, hashes
+
+    def pause(self, name: str) -> None:
+        self.clients[name].send_signal(signal.SIGSTOP)
+
+    def wake(self, name: str) -> None:
+        self.clients[name].send_signal(signal.SIGCONT)
+
+
+def write_config(folder: Path, clients: int, steps: int, rounds: int) -> Path:
+    file = folder / "run.toml"
+    text = Path(sysconfig.get_path("stdlib")) / "ast.py"
+    file.write_text(
+        CONFIG.format(folder=folder, text=text, steps=steps, rounds=rounds, clients=clients)
+    )
+    return file
+
+
+@contextmanager
+def live(folder: Path, clients: int = 3, steps: int = 30, rounds: int = 10) -> Iterator[Live]:
+    """A served run that `clients` have joined."""
+    with Live(write_config(folder, clients, steps, rounds), folder) as run:
+        run.serve()
+        for _ in range(clients):
+            run.join()
+        try:
+            yield run
+        finally:
+            for process in run.clients.values():
+                if process.poll() is None:
+                    process.send_signal(signal.SIGCONT)  # one that sleeps cannot be asked to end
