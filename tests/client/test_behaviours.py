@@ -215,3 +215,23 @@ async def test_a_full_disk_at_checkpoint_costs_the_checkpoint_only(
         assert not run.all(m.CheckpointStored)
         assert [member.sources() for member in members] == [["seed", "own"]] * 2
         assert agreement(members)
+
+
+class Diverges(Learner):
+    """Has a batch on which the loss is not a number."""
+
+    def train(self, step: int, share: Share, stopped: Callable[[], bool]) -> Worked:
+        if step == 1:
+            raise FloatingPointError("the loss of this batch is nan")
+        return super().train(step, share, stopped)
+
+
+async def test_a_share_that_cannot_be_trained_is_given_to_others(tmp_path: Path) -> None:
+    config = {"total_steps": 4, "rounds_per_epoch": 8, "init_min_clients": 3}
+    async with moot(tmp_path, max_round_train_time=2, **config) as run:
+        members = await run.join(2)
+        (unlucky,) = await run.join(learner=Diverges)
+        await run.until(run.finished)
+        assert unlucky.all(events.ShareFailed)[0].reason.endswith("nan")
+        assert any(e.owed for e in run.all(m.RoundJudged))
+        assert agreement([*members, unlucky])

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from hashlib import sha256
+from itertools import pairwise
 
 import pytest
 
@@ -179,3 +180,43 @@ def test_a_storing_client_that_fails_never_reports_success() -> None:
     moot.lose = lambda who, action: isinstance(action, c.Upload)
     moot.run_until(finished)
     assert not [e for e in moot.effects if isinstance(e, m.CheckpointStored)]
+
+
+def test_a_client_that_cannot_load_the_model_stays_away_longer_each_time() -> None:
+    moot = Moot(2, warmup_time=1000)
+    joins: list[int] = []
+
+    def lose(who: bytes, action: c.Action) -> bool:
+        if isinstance(action, c.Load):
+            moot.queue.append((who, c.NotLoaded(action.epoch)))
+        if isinstance(action, c.Submit) and isinstance(action.message, m.Join):
+            joins.append(moot.now)
+        return isinstance(action, c.Load)
+
+    moot.lose = lose
+    moot.run_until(lambda moot: moot.now > 200_000)
+    waits = [after - before for before, after in pairwise(sorted(set(joins)))]
+    assert waits[:3] == sorted(waits[:3])
+    assert max(waits) <= 61_000
+    assert len(set(joins)) < 12
+
+
+def test_a_result_is_not_told_after_the_client_gave_the_epoch_up() -> None:
+    """Its training ended while it found out that it cannot follow: its bytes are gone by then."""
+    moot = Moot(3, delay=0, rounds_per_epoch=6)
+    who, client = next(iter(moot.clients.items()))
+    late: list[c.Trained] = []
+
+    def lose(by: bytes, action: c.Action) -> bool:
+        if by == who and isinstance(action, c.Train) and action.height == 1:
+            commitment = commitment_hash(action.step, action.share, who)
+            late.append(c.Trained(Result(action.epoch, 1, who, commitment, commitment, 1)))
+            return True
+        return False
+
+    moot.lose = lose
+    moot.run_until(lambda moot: bool(late))
+    client.doing, client.training = Doing.Lost, None
+    given_up = client.apply(c.Alarm(), moot.now)
+    assert c.Submit(m.Withdraw(who)) in given_up
+    assert not [a for a in client.apply(late[0], moot.now) if isinstance(a, c.Tell)]
