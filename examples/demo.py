@@ -37,7 +37,7 @@ round_witness_time = 2
 warmup_time = 60
 cooldown_time = 30
 health_check_timeout = 30
-delay = 1
+delay = 0
 
 [model]
 max_seq_len = {sequence}
@@ -161,7 +161,7 @@ def sample(checkpoints: Path) -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=400, help="rounds of training")
+    parser.add_argument("--steps", type=int, default=240, help="rounds of training")
     parser.add_argument("--out", type=Path, default=Path("out/demo"), help="where all goes")
     return parser.parse_args()
 
