@@ -3,9 +3,9 @@
     python benchmarks/distro_speed.py [--quick] [--sizes 10,100] [--threads 1,2]
 
 Everything is measured in one run, contenders in turn, the best of several turns each; what counts
-are the ratios. `DisTrO` is all of contribute() but the training itself (clearing gradients,
-clipping, compressing, packing) and all of apply() (checking, summing, inverting, stepping) for 3
-payloads.
+are the ratios. `DisTrO` is compressing and packing one contribution, and checking, summing,
+inverting and stepping along 3 of them. Clearing and clipping gradients, which any optimizer needs
+beside its step, and the look-ahead of a delayed run are counted apart.
 `--clock cpu` counts processor time instead of time on the wall: for one thread on a busy machine.
 """
 
@@ -36,7 +36,14 @@ MODELS = {
     10: Gpt(vocab_size=4096, layers=8, heads=4, width=256, hidden=1024, context=512),
     100: Gpt(vocab_size=16384, layers=11, heads=12, width=768, hidden=2560, context=512),
 }
-K, LR = 8, 1e-4
+LR = 1e-4
+OURS: dict[str, dict[str, object]] = {
+    "DisTrO by default": {},
+    "DisTrO k = 8": {"k": 8},
+    "DisTrO sign": {"treatment": "sign"},
+    "DisTrO sign, k = 8": {"treatment": "sign", "k": 8},
+    "DisTrO adam": {"treatment": "adam"},
+}
 now = time.perf_counter
 
 
@@ -49,20 +56,35 @@ def count(model: nn.Module) -> int:
 
 
 class OurSide:
-    """One client; `seconds()` is a round without its training."""
+    """One client; `seconds()` is a round's exchange, `beside` what it did apart from that."""
 
     def __init__(self, size: int, peers: int, **recipe: object) -> None:
         self.model = model_of(size)
-        self.method = DistroMethod(self.model, Distro(k=K, **recipe))  # type: ignore[arg-type]
-        self.peers, self.step, self.training = peers, 0, 0.0
+        self.method = DistroMethod(self.model, Distro(**recipe))  # type: ignore[arg-type]
+        self.peers, self.step = peers, 0
+        self.beside: dict[str, float] = {}
+        self._time("preparing", self.method.flat, "clear_grads")
+        self._time("preparing", self.method, "_clipping")
+        self._time("looking ahead", self.method, "_look_ahead")
         self.grads = torch.randn_like(self.method.flat.grads)
         self.others = [self._payload() for _ in range(peers - 1)]
         self.before = [self._contribution() for _ in range(self.method.delay)]
 
+    def _time(self, what: str, owner: object, name: str) -> None:
+        plain = getattr(owner, name)
+
+        def timed(*arguments: object) -> object:
+            start = now()
+            result = plain(*arguments)
+            self.beside[what] = self.beside.get(what, 0.0) + now() - start
+            return result
+
+        setattr(owner, name, timed)
+
     def _closure(self, _: int) -> float:
         start = now()
         self.method.flat.grads.copy_(self.grads)
-        self.training = now() - start
+        self.beside["training"] = now() - start
         return 0.0
 
     def _contribution(self) -> bytes:
@@ -77,11 +99,20 @@ class OurSide:
         return made
 
     def seconds(self) -> float:
+        self.beside = {}
         start = now()
         self.before.append(self._contribution())
         due = self.before.pop(0)
         self.method.apply([due, *self.others], self.step - self.method.delay, LR)
-        return now() - start - self.training
+        return now() - start - sum(self.beside.values())
+
+    def looking_ahead(self) -> float:
+        self.seconds()
+        return self.beside["looking ahead"]
+
+    def preparing(self) -> float:
+        self.seconds()
+        return self.beside["preparing"]
 
 
 def adamw(size: int) -> Callable[[], float]:
@@ -100,7 +131,7 @@ def adamw(size: int) -> Callable[[], float]:
 
 def einsum(size: int, peers: int) -> Callable[[], float]:
     model = model_of(size)
-    side = EinsumDistro(list(model.parameters()), K, 0.95)
+    side = EinsumDistro(list(model.parameters()), Distro().k, 0.95)
     for p in model.parameters():
         p.grad = torch.randn_like(p)
     others = [side.compress() for _ in range(peers - 1)]
@@ -151,16 +182,17 @@ def best(contenders: dict[str, Callable[[], float]], turns: int) -> dict[str, fl
 
 def measure(size: int, threads: int, turns: int, tokens: int) -> dict[str, float]:
     torch.set_num_threads(threads)
+    plain = {name: OurSide(size, 3, delay=0, **recipe).seconds for name, recipe in OURS.items()}
+    delayed = OurSide(size, 3, delay=1)
     seconds = best(
         {
             "adamw": adamw(size),
             "einsum": einsum(size, 3),
-            "sync": OurSide(size, 3, delay=0, treatment="sign").seconds,
-            "overlap": OurSide(size, 3, delay=1, treatment="sign").seconds,
-            "orthogonal": OurSide(size, 3, delay=0, treatment="orthogonal").seconds,
-            "adam": OurSide(size, 3, delay=0, treatment="adam").seconds,
-            "two": OurSide(size, 2, delay=0, treatment="sign").seconds,
-            "thirty-two": OurSide(size, 32, delay=0, treatment="sign").seconds,
+            **plain,
+            "look-ahead": delayed.looking_ahead,
+            "preparing": delayed.preparing,
+            "two": OurSide(size, 2, delay=0).seconds,
+            "thirty-two": OurSide(size, 32, delay=0).seconds,
             "hash": hashing(size),
         },
         turns,
@@ -214,17 +246,11 @@ def report(size: int, threads: int, s: dict[str, float], tokens: int) -> None:
     print(
         f"\n{n / 1e6:.1f} M parameters, {threads} thread(s); AdamW step {a / n * 1e9:.2f} ns/param"
     )
-    rows = [
-        ("DisTrO, delay 0, sign", s["sync"]),
-        ("DisTrO, delay 0, adam", s["adam"]),
-        ("DisTrO, delay 0, orthogonal", s["orthogonal"]),
-        ("DisTrO, delay 1, sign", s["overlap"]),
-        ("einsum per tensor", s["einsum"]),
-    ]
     print(f"  {'':28} {'ns/param':>9} {'÷ AdamW':>9} {'÷ einsum':>9} {'of a round':>11}")
     whole = s["round"] * 4096 / tokens
-    for name, t in rows:
-        share = f"{t / whole:11.1%}"
+    rows = [*OURS, "einsum", "look-ahead", "preparing"]
+    for name in rows:
+        t, share = s[name], f"{s[name] / whole:11.1%}"
         print(f"  {name:28} {t / n * 1e9:9.2f} {t / a:9.2f} {t / s['einsum']:9.2f} {share}")
     print(f"  32 peers ÷ 2 peers: {s['thirty-two'] / s['two']:.2f}")
     print(f"  state hash: {4 * n / s['hash'] / 1e9:.2f} GB/s")
@@ -249,9 +275,13 @@ def main() -> None:
         tokens = 4096 if size == 10 else 1024
         for threads in map(int, options.threads.split(",")):
             report(size, threads, measure(size, threads, turns, tokens), tokens)
-        plan = OurSide(size, 1, delay=0).method.plan
-        print(f"\n  wire: {payload_size(plan):,} bytes a client and round,", end=" ")
-        print(f"{4 * plan.size / payload_size(plan):,.0f}× below dense float32 (k = {K}, 1 bit)")
+        for k in (8, Distro().k):
+            plan = OurSide(size, 1, delay=0, k=k).method.plan
+            print(f"\n  wire: {payload_size(plan):,} bytes a client and round,", end=" ")
+            print(
+                f"{4 * plan.size / payload_size(plan):,.0f}× below dense float32 (k = {k})", end=""
+            )
+        print()
         for delay in (0, 1):
             copies = memory(size, delay)
             print(f"  peak memory beyond model and gradients, delay {delay}: {copies:.2f} copies")

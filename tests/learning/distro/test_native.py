@@ -10,7 +10,7 @@ from folkmoot.core.recipe import Distro
 from folkmoot.learning.distro import native, pure
 from folkmoot.learning.distro.largest import largest
 from folkmoot.learning.distro.plan import make_plan
-from folkmoot.learning.distro.treatment import stepping
+from folkmoot.learning.distro.treatment import ORTHOGONAL, SIGN, stepping
 
 SHAPES = [("a", (128, 192)), ("b", (100,)), ("c", (29, 64)), ("d", (2, 3, 48, 50)), ("e", ()),
           ("f", (7,)), ("g", (64,)), ("h", (257, 24))]  # fmt: skip
@@ -49,7 +49,10 @@ def test_contributions_look_ahead_and_application_agree(k, bits, threads):
         flying.append(made[0])
         payloads.append(native.pack(plan, *made[0]))
     for backend, w, m in zip((pure, native), weights, held, strict=True):
-        backend.look_ahead(plan, w, m, flying[1:], single(0.01))
+        for along in (SIGN, ORTHOGONAL):
+            there = torch.full_like(w, torch.nan)
+            backend.look_ahead(plan, w, there, m, flying[1:], single(0.01), along)
+            w.copy_(there)
         backend.put_back(plan, m, *flying[0], DECAY)
     assert torch.equal(*weights)
     assert torch.equal(*held)

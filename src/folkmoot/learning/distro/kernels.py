@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from folkmoot.learning.distro.compiled import compiled
+from folkmoot.learning.distro.evening import even
 from folkmoot.learning.distro.largest import largest
 from folkmoot.learning.distro.packing import get
-from folkmoot.learning.distro.transform import copy, fetch_chunk, forward_chunk, inverse_chunk, row
-from folkmoot.learning.distro.treatment import ADAM, NORM, SIGN
+from folkmoot.learning.distro.transform import copy, forward_chunk, inverse_chunk, row
+from folkmoot.learning.distro.treatment import ADAM, NORM, ORTHOGONAL, SIGN
 
 
 @compiled
@@ -29,9 +30,10 @@ def compress(
     a, b = np.empty(size, np.float32), np.empty(size, np.float32)
     room = np.empty((3, size), np.int32)
     for chunk in range(offset.size):
-        if chunk + 1 < offset.size:
-            fetch_chunk(h, w, offset[chunk + 1], stride[chunk + 1], grad)
-        fresh, _ = forward_chunk(h, w, th, tw, offset[chunk], stride[chunk], grad, a, b)
+        at, then = chunk, min(chunk + 1, offset.size - 1)
+        fresh, _ = forward_chunk(
+            h, w, th, tw, offset[at], stride[at], grad, offset[then], stride[then], a, b
+        )
         held = row(momentum, chunk, size)
         for i in range(size):
             held[i] = held[i] * decay + fresh[i] * scale
@@ -70,17 +72,6 @@ def _add_payloads(payloads: Any, layout: Any, k: int, chunk: int, total: Any) ->
 
 
 @compiled
-def gather(size: int, k: int, payloads: Any, layout: Any, share: Any, first: int, out: Any) -> None:
-    """The payloads' mean, chunk by chunk."""
-    for chunk in range(out.size // size):
-        total = row(out, chunk, size)
-        total[:] = np.float32(0)
-        _add_payloads(payloads, layout, k, first + chunk, total)
-        for i in range(size):
-            total[i] = total[i] * share
-
-
-@compiled
 def squares(
     size: int, k: int, payloads: Any, layout: Any, share: Any, first: int, out: Any
 ) -> None:
@@ -114,26 +105,30 @@ def _treat(treatment: int, x: Any, second: Any, inverse_rms: Any, scalars: Any) 
 
 
 @compiled
-def _step(weights: Any, u: Any, keep: Any, lr: Any) -> None:
+def _step(weights: Any, u: Any, keep: Any, lr: Any, to: Any) -> None:
+    """In u first: weights and `to` may be the same, which would keep the compiler from vectors."""
     for i in range(u.size):
-        weights[i] = weights[i] * keep - u[i] * lr
+        u[i] = weights[i] * keep - u[i] * lr
+    copy(u, to)
 
 
 @compiled
 def descend(
     h: int, w: int, th: Any, tw: Any, offset: Any, stride: Any, k: int, first: int,
     momentum: Any, index: Any, value: Any, payloads: Any, layout: Any, share: Any,
-    treatment: int, second: Any, inverse_rms: Any, scalars: Any, weights: Any, keep: Any, lr: Any,
+    treatment: int, second: Any, inverse_rms: Any, scalars: Any, evening: Any,
+    weights: Any, to: Any, keep: Any, lr: Any,
 ) -> None:  # fmt: skip
-    """Invert momentum, entries and payloads together, treat, and step the weights.
+    """Invert momentum, entries and payloads together, treat, and step from the weights to `to`.
 
     What plays no part is empty: no momentum, no rows of entries, no payloads, no second moment.
     Rows of `index` and `value` hold a contribution's entries for these chunks."""
     size = h * w
     a, b = np.empty(size, np.float32), np.empty(size, np.float32)
+    side = min(h, w) if treatment == ORTHOGONAL else 0
+    room, sums = np.empty(2 * side * side, np.float32), np.empty(side, np.float64)
     for chunk in range(offset.size):
-        if chunk + 1 < offset.size:
-            fetch_chunk(h, w, offset[chunk + 1], stride[chunk + 1], weights)
+        then = min(chunk + 1, offset.size - 1)
         if momentum.size:
             copy(row(momentum, chunk, size), a)
         else:
@@ -144,9 +139,11 @@ def descend(
         _add_payloads(payloads, layout, k, first + chunk, a)
         for i in range(size):
             a[i] = a[i] * share
-        x, _ = inverse_chunk(h, w, th, tw, a, b)
+        if treatment == ORTHOGONAL:
+            a, b = even(a, b, w, h, evening, room, sums)
+        x, _ = inverse_chunk(h, w, th, tw, weights, offset[then], stride[then], a, b)
         rms = inverse_rms[chunk] if inverse_rms.size else np.float32(0)
         _treat(treatment, x, row(second, chunk, size), rms, scalars)
         for i in range(h):
             at = offset[chunk] + i * stride[chunk]
-            _step(weights[at : at + w], row(x, i, w), keep, lr)
+            _step(weights[at : at + w], row(x, i, w), keep, lr, to[at : at + w])

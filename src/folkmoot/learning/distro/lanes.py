@@ -113,6 +113,65 @@ idct64 = _transform(inverse=True, transpose=False)
 idct64_transposed = _transform(inverse=True, transpose=True)
 
 
+def _address(b: Any, base: Any, index: Any, by: int) -> Any:
+    where = b.gep(base, [b.add(index, ir.Constant(index.type, by))])
+    return b.bitcast(where, _VECTOR.as_pointer())
+
+
+def _add_four(
+    typing: Any, weights: Any, at: Any, rows: Any, first: Any, target: Any, to: Any
+) -> Any:
+    """For two neighbouring rows of `target`, from `to` on, and of `weights`, four of each from `at`
+    on: add the sum of four rows, from `first` on, times the weights. All rows have 64 values.
+
+    Products and sums may be fused: for callers whose sums are exact in any case."""
+
+    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        made = [context.make_array(sig.args[i])(context, b, args[i]).data for i in (0, 2, 4)]
+        weights, rows, target = made
+        at, first, to = args[1], args[3], args[5]
+        nowhere = ir.Constant(_VECTOR, ir.Undefined)
+        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+
+        def spread(i: int) -> Any:
+            weight = b.load(b.gep(weights, [b.add(at, ir.Constant(at.type, i))]))
+            alone = b.insert_element(nowhere, weight, ir.Constant(ir.IntType(32), 0))
+            return b.shuffle_vector(alone, alone, everywhere)
+
+        factors = [[spread(line * N + i) for i in range(4)] for line in range(2)]
+        for c in range(0, N, LANES):
+            values = [b.load(_address(b, rows, first, i * N + c), align=4) for i in range(4)]
+            for line in range(2):
+                where = _address(b, target, to, line * N + c)
+                total = b.load(where, align=4)
+                for factor, value in zip(factors[line], values, strict=True):
+                    term = b.fmul(factor, value, flags=("contract",))
+                    total = b.fadd(total, term, flags=("contract",))
+                b.store(total, where, align=4)
+        return context.get_dummy_value()
+
+    kinds = (weights, types.intp, rows, types.intp, target, types.intp)
+    return types.void(*kinds), codegen
+
+
+def _turn8(typing: Any, source: Any, at: Any, target: Any, to: Any) -> Any:
+    """Transpose 8 × 8 values of a matrix with rows of 64 into another."""
+
+    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        source = context.make_array(sig.args[0])(context, b, args[0]).data
+        target = context.make_array(sig.args[2])(context, b, args[2]).data
+        xs = [b.load(_address(b, source, args[1], i * N), align=4) for i in range(LANES)]
+        for i, x in enumerate(_transposed(b, xs)):
+            b.store(x, _address(b, target, args[3], i * N), align=4)
+        return context.get_dummy_value()
+
+    return types.void(source, types.intp, target, types.intp), codegen
+
+
+add_four: Any = intrinsic(_add_four)
+turn8: Any = intrinsic(_turn8)
+
+
 def _fetch(typing: Any, source: Any, at: Any) -> Any:
     """Ask for the cache line of source[at] ahead of its use; a hint, never a fault."""
 

@@ -1,8 +1,8 @@
 """The k largest magnitudes of a chunk, compiled.
 
 Magnitudes are compared as integers: the bits of a finite float without its sign are ordered like
-its magnitude. The k-th largest of the blocks' maxima is a bar that at least k values reach, and few
-others do, so only blocks whose maximum reaches it are looked at again.
+its magnitude. The k-th largest of the blocks' maxima, rounded down, is a bar that at least k values
+reach, and few others do, so only blocks whose maximum reaches it are looked at again.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _MAGNITUDE = np.int32(0x7FFFFFFF)
 @compiled
 def _block_length(n: int, k: int) -> int:
     length = 64
-    while length > 8 and n < 2 * k * length:
+    while length > 8 and n < 4 * k * length:
         length //= 2
     return length
 
 
 @compiled
-def _kth_largest(values: Any, count: int, k: int) -> Any:
-    """Found bit by bit from the top: the largest bar that k values reach."""
+def _kth_largest(values: Any, count: int, k: int, last: int) -> Any:
+    """Found bit by bit from the top to `last`: the largest such bar that k values reach."""
     bar = np.int32(0)
-    for bit in range(30, -1, -1):
+    for bit in range(30, last - 1, -1):
         trial = bar | np.int32(1 << bit)
         reached = np.int32(0)
         for i in range(count):
@@ -63,7 +63,7 @@ def largest(bits: Any, k: int, room: Any, chosen: Any) -> None:
     length = _block_length(bits.size, k)
     maxima, values, places = room[0], room[1], room[2]
     blocks = _maxima(bits, length, maxima)
-    bar = _kth_largest(maxima, blocks, k) if blocks >= k else np.int32(0)
+    bar = _kth_largest(maxima, blocks, k, 16) if blocks >= k else np.int32(0)
     found = 0
     for block in range(blocks):
         if maxima[block] >= bar:
@@ -80,7 +80,7 @@ def largest(bits: Any, k: int, room: Any, chosen: Any) -> None:
 @compiled
 def _take(values: Any, places: Any, found: int, k: int, chosen: Any) -> None:
     """The k largest of the candidates; those equal to the smallest of them from the left."""
-    least = _kth_largest(values, found, k)
+    least = _kth_largest(values, found, k, 0)
     above = 0
     for i in range(found):
         above += values[i] > least

@@ -65,8 +65,8 @@ class DistroMethod:
         self.second = torch.zeros_like(self.flat.weights) if adam else None
         self.applied = 0
         self.in_flight: list[InFlight] = []
-        self._kept: torch.Tensor | None = None
-        self._ahead_along = ORTHOGONAL if recipe.treatment == "orthogonal" else SIGN
+        self._there: torch.Tensor | None = None
+        self._along = ORTHOGONAL if recipe.treatment == "orthogonal" else SIGN
 
     @property
     def delay(self) -> int:
@@ -104,16 +104,16 @@ class DistroMethod:
         if self.delay == 0 or distance == 0.0:
             yield
             return
-        weights = self.flat.weights
-        kept = self._kept = torch.empty_like(weights) if self._kept is None else self._kept
-        kept.copy_(weights)
-        try:
-            self.kernels.look_ahead(
-                self.plan, weights, self.momentum, self._entries(), distance, self._ahead_along
-            )
+        with self.flat.standing_at(self._look_ahead(distance)):
             yield
-        finally:
-            weights.copy_(kept)
+
+    def _look_ahead(self, distance: float) -> torch.Tensor:
+        weights = self.flat.weights
+        self._there = torch.empty_like(weights) if self._there is None else self._there
+        self.kernels.look_ahead(
+            self.plan, weights, self._there, self.momentum, self._entries(), distance, self._along
+        )
+        return self._there
 
     def _entries(self) -> list[tuple[Indices, Floats]]:
         return [(f.index, f.value) for f in self.in_flight]

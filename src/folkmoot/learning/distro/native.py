@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from folkmoot.learning.distro import kernels, pure, transform
-from folkmoot.learning.distro.orthogonal import orthogonal
+from folkmoot.learning.distro import kernels, transform
+from folkmoot.learning.distro.orthogonal import factors, steps
 from folkmoot.learning.distro.packing import check_body, pack
 from folkmoot.learning.distro.plan import Group, Plan
-from folkmoot.learning.distro.treatment import NORM, ORTHOGONAL, SIGN, Stepping, inverse_rms
+from folkmoot.learning.distro.treatment import NORM, SIGN, Stepping, inverse_rms
 from folkmoot.learning.distro.wire import Floats, Indices, Section, sections
 
 __all__ = ["apply", "check_body", "compress", "look_ahead", "pack", "put_back"]
@@ -55,6 +55,11 @@ class Batch(msgspec.Struct, frozen=True):
     @property
     def shape(self) -> tuple[Any, ...]:
         return self.g.h, self.g.w, transform.tables(self.g.h), transform.tables(self.g.w)
+
+    @property
+    def evening(self) -> tuple[Any, ...]:
+        h, w = self.g.h, self.g.w
+        return tuple(np.float32(x) for x in (steps(max(h, w)), *factors(h, w)))
 
     def values(self, buffer: Floats) -> Floats:
         g = self.g
@@ -121,16 +126,13 @@ def put_back(
 def look_ahead(
     plan: Plan,
     weights: torch.Tensor,
+    there: torch.Tensor,
     momentum: torch.Tensor,
     in_flight: list[tuple[Indices, Floats]],
     distance: float,
     treatment: int = SIGN,
 ) -> None:
-    if treatment == ORTHOGONAL:
-        # Nearly all the time goes into matrix products, which torch does as well as we could.
-        pure.look_ahead(plan, weights, momentum, in_flight, distance, treatment)
-        return
-    kept, moved = momentum.numpy(), weights.numpy()
+    kept, here, moved = momentum.numpy(), weights.numpy(), there.numpy()
     one, no_payloads = np.float32(1), _as_rows([])
 
     def work(b: Batch) -> None:
@@ -138,8 +140,8 @@ def look_ahead(
         value = np.stack([b.entries(v) for _, v in in_flight])
         kernels.descend(
             *b.shape, *b.where, b.g.k, b.first, b.values(kept), index, value,
-            no_payloads, b.layout, one, SIGN, _NOTHING, _NOTHING, (one, one, one, one),
-            moved, one, np.float32(distance),
+            no_payloads, b.layout, one, treatment, _NOTHING, _NOTHING, (one, one, one, one),
+            b.evening, here, moved, one, np.float32(distance),
         )  # fmt: skip
 
     _each(plan, work)
@@ -160,24 +162,13 @@ def apply(
     no_index, no_value = np.empty((0, 0), np.int32), np.empty((0, 0), np.float32)
 
     def work(b: Batch) -> None:
-        mean, told, share = _NOTHING, raw, np.float32(s.share)
-        if s.treatment == ORTHOGONAL:
-            # The chunks' coefficients are treated before the inverse, so they come first.
-            mean, told, share = _orthogonal(b, raw, s), raw[:0], np.float32(1)
         kernels.descend(
-            *b.shape, *b.where, b.g.k, b.first, mean, no_index, no_value,
-            told, b.layout, share, s.treatment, b.values(moments), b.chunks(rms),
-            scalars, moved, np.float32(s.keep), np.float32(s.lr),
+            *b.shape, *b.where, b.g.k, b.first, _NOTHING, no_index, no_value,
+            raw, b.layout, np.float32(s.share), s.treatment, b.values(moments), b.chunks(rms),
+            scalars, b.evening, moved, moved, np.float32(s.keep), np.float32(s.lr),
         )  # fmt: skip
 
     _each(plan, work)
-
-
-def _orthogonal(b: Batch, raw: npt.NDArray[np.uint8], s: Stepping) -> Floats:
-    g = b.g
-    mean = np.empty((b.last - b.first) * g.size, np.float32)
-    kernels.gather(g.size, g.k, raw, b.layout, np.float32(s.share), b.first, mean)
-    return orthogonal(torch.from_numpy(mean).view(-1, g.w, g.h)).numpy().reshape(-1)
 
 
 def _as_rows(payloads: list[bytes]) -> npt.NDArray[np.uint8]:

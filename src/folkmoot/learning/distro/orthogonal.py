@@ -1,68 +1,71 @@
-"""Give every direction of a chunk the same weight: x = U S Vᵀ becomes U Vᵀ, nearly.
+"""Even out the directions of a chunk: large singular values come down, small ones up.
 
-Newton–Schulz: with X = x / |x|, repeat X ← aX + (bA + cA²) X where A = X Xᵀ. Five rounds bring all
-singular values that matter into 0.7 … 1.2 (coefficients of K. Jordan et al., Muon). The inverse
-transform that follows is orthonormal and keeps them so. Before it, a chunk is sparse: what is zero
-stays exactly zero, where the noise of rounding would be blown up to the size of what was sent.
+One round of Newton–Schulz's kind: with X = x / s and A = XᵀX, X ← aX + X (bA + cA²), where s is a
+bound of the largest singular value. Of all polynomials as + bs³ + cs⁵ it is the one that stays
+closest to 1 for s from 0.05 to 1; further rounds would bring x nearer to U Vᵀ and learnt no better
+(docs/learning.md). It is done to coefficients, where a chunk is sparse: what is zero stays exactly
+zero, products skip it, and the orthonormal inverse transform changes no singular value.
 
 **Same bits on every machine.** A matrix product rounds in an order that its library chooses; so X,
-A and B are kept on a grid of 1/2048, where nothing is left to round: in units of the grid all
-entries are integers, and no sum of products exceeds 3.4 · 2²² (singular values stay below 1.2,
-those of B below 2.81, and Cauchy–Schwarz bounds the sums, also of any part of the terms). float32
-holds integers up to 2²⁴. What lies between the products is elementwise and rounds once each.
+A and B are kept on grids where nothing is left to round: all entries are integers and no sum of
+products exceeds 2²⁴, up to which float32 holds them exactly. Entries of x become at most `steps`,
+which bounds the sums of A. Rows of A / s² sum to at most 1, and so do the squares of a row or
+column of X / s: in units of 1/1024, sums of A A stay near 2²⁰ and, as B's singular values are below
+6.4, those of X B below 6.4 · 2²⁰, both with room for what rounding to the grid adds. What lies
+between the products is elementwise and rounds once each.
 """
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 
-_GRID = 2048.0
-_A, _B, _C = 3.4445, -4.7750, 2.0315
-ROUNDS = 5
+GRID = 1024.0
+LEAST, MOST = 2.0**-100, 2.0**100
+"""A chunk whose largest value is beyond these counts as empty: its scale would not be a number."""
+A, B, C = 6.7524, -18.3510, 13.2633
+
+
+def _single(x: float) -> float:
+    return float(np.float32(x))
+
+
+FIRST, SECOND = _single(B), _single(C / GRID)
+"""What A and A A in units of the grid are multiplied by."""
+
+
+def steps(n: int) -> float:
+    """The largest integer an entry becomes, so that n squares of it sum to at most 2²⁴."""
+    return float(2 ** ((24 - math.ceil(math.log2(n))) // 2))
+
+
+def factors(h: int, w: int) -> tuple[float, float]:
+    """What X and X B in units of the grid are multiplied by, so that the mean square is near one.
+
+    A single row or column has but one direction, which needs its length made one and no more."""
+    size = math.sqrt(max(h, w)) / GRID
+    return (_single(size), 0.0) if min(h, w) == 1 else (_single(A * size), _single(size / GRID))
 
 
 def orthogonal(x: torch.Tensor) -> torch.Tensor:
-    """x [chunks, h, w] with its singular values made equal, and a mean square near one."""
-    filled, size, tall = x != 0, math.sqrt(max(x.shape[1:])), x.shape[1] > x.shape[2]
-    rows, columns = _used(filled.any(dim=2)), _used(filled.any(dim=1))
-    if rows.shape[1] * columns.shape[1] > 0.7 * x[0].numel():
-        return _newton_schulz(x, tall).mul_(size)
-    # Few coefficients leave most rows and columns empty; what is exact does not miss them.
-    down, across = rows.unsqueeze(2), columns.unsqueeze(1)
-    part = x.gather(1, down.expand(-1, -1, x.shape[2]))
-    part = part.gather(2, across.expand(-1, part.shape[1], -1))
-    made = _newton_schulz(part, tall).mul_(size)
-    wide = x.new_zeros(len(x), rows.shape[1], x.shape[2])
-    wide.scatter_(2, across.expand(-1, rows.shape[1], -1), made)
-    return torch.zeros_like(x).scatter_(1, down.expand(-1, -1, x.shape[2]), wide)
+    """x [chunks, h, w] with its singular values made nearly equal."""
+    tall = x.transpose(1, 2) if x.shape[1] < x.shape[2] else x
+    own, mixed = factors(*x.shape[1:])
+    whole = _whole(tall)
+    gram = torch.bmm(whole.transpose(1, 2), whole)
+    bound = gram.double().abs().sum(dim=2).amax(dim=1).clamp(min=1.0).view(-1, 1, 1)
+    gram = (gram * (GRID / bound).float()).round_()
+    b = ((gram * FIRST) + (torch.bmm(gram, gram) * SECOND)).round_()
+    unit = (whole * (GRID / bound.sqrt()).float()).round_()
+    made = (unit * own) + (torch.bmm(unit, b) * mixed)
+    return made.transpose(1, 2) if tall is not x else made
 
 
-def _used(filled: torch.Tensor) -> torch.Tensor:
-    """Per chunk, the places that are filled, and empty ones up to the largest number of those."""
-    most = max(1, int(filled.sum(dim=1).max()))
-    return filled.byte().argsort(dim=1, descending=True, stable=True)[:, :most]
-
-
-def _newton_schulz(x: torch.Tensor, tall: bool) -> torch.Tensor:
-    """`tall` is of the whole chunk: the side that is multiplied out must not depend on the part."""
-    X = _unit(x.transpose(1, 2) if tall else x)
-    for _ in range(ROUNDS):
-        A = _round(torch.bmm(X, X.transpose(1, 2)))
-        B = _round((A * _B) + (torch.bmm(A, A) * _C))
-        X = _round((X * _A) + torch.bmm(B, X))
-    return X.transpose(1, 2) if tall else X
-
-
-def _round(x: torch.Tensor) -> torch.Tensor:
-    return (x * _GRID).round_().div_(_GRID)
-
-
-def _unit(x: torch.Tensor) -> torch.Tensor:
-    """x / |x| on the grid, zero where x is. The norm, too, is a sum that float64 holds exactly."""
+def _whole(x: torch.Tensor) -> torch.Tensor:
+    """x as integers, the largest of each chunk `steps`."""
     largest = x.abs().amax(dim=(1, 2), keepdim=True)
-    scaled = (x / torch.where(largest > 0, largest, 1.0)).double()
-    whole = (scaled * 2.0**20).round_()
-    length = (whole * whole).sum(dim=(1, 2), keepdim=True).sqrt_()
-    return _round((whole / length.clamp(min=1.0)).float())
+    usable = (largest > LEAST) & (largest < MOST)
+    scale = steps(x.shape[1]) / torch.where(usable, largest, 1.0)
+    return torch.where(usable, x, 0.0).mul_(scale).round_()

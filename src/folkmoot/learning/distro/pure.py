@@ -93,19 +93,21 @@ def put_back(
 def look_ahead(
     plan: Plan,
     weights: torch.Tensor,
+    there: torch.Tensor,
     momentum: torch.Tensor,
     in_flight: list[tuple[Indices, Floats]],
     distance: float,
     treatment: int = SIGN,
 ) -> None:
-    """Move the weights by −distance along what momentum and flying entries stand for, treated."""
+    """Fill `there`: the weights moved by −distance along what momentum and flying entries stand
+    for, treated."""
     expected = momentum.clone()
     for index, value in in_flight:
         put_back(plan, expected, index, value, 1.0)
     for number, g in enumerate(plan.groups):
         c = _coefficients(expected, g).view(g.count, g.w, g.h)
         u = idct_chunks(orthogonal(c)) if treatment == ORTHOGONAL else torch.sign(idct_chunks(c))
-        scatter(plan, weights, number, gather(plan, weights, number) - u * distance)
+        scatter(plan, there, number, gather(plan, weights, number) - u * distance)
 
 
 def apply(

@@ -164,48 +164,59 @@ def inverse_rows(x: Any, y: Any, n: int, m: int, t: Any) -> Any:
 
 
 @compiled
-def _transpose(x: Any, y: Any, n: int, m: int) -> None:
+def transpose(x: Any, y: Any, n: int, m: int) -> None:
     for i in range(n):
         for j in range(m):
             y[j * n + i] = x[i * m + j]
 
 
 @compiled
-def fetch_chunk(h: int, w: int, at: int, stride: int, flat: Any) -> None:
-    """Ask for a chunk that is needed next: its short rows are too far apart to be foreseen."""
-    for i in range(h):
+def _fetch_rows(first: int, last: int, w: int, at: int, stride: int, flat: Any) -> None:
+    for i in range(first, last):
         for line in range(0, w, 16):
             fetch(flat, at + i * stride + line)
 
 
 @compiled
 def forward_chunk(
-    h: int, w: int, th: Any, tw: Any, at: int, stride: int, flat: Any, a: Any, b: Any
-) -> Any:
-    """The coefficients [w, h] of the chunk whose first value is flat[at]."""
+    h: int, w: int, th: Any, tw: Any, at: int, stride: int, flat: Any, then: int, then_stride: int,
+    a: Any, b: Any,
+) -> Any:  # fmt: skip
+    """The coefficients [w, h] of the chunk whose first value is flat[at].
+
+    Rows of a chunk are short and too far apart to be foreseen; so those of the chunk at `then`,
+    which comes next, are asked for meanwhile, a few at a time: memory answers only so many."""
     # Copied row by row first: rows a power of two apart would push each other out of the cache.
     for i in range(h):
         copy(flat[at + i * stride : at + i * stride + w], row(a, i, w))
     if h == 64 and w == 64:
         for c in range(0, 64, 8):
+            _fetch_rows(c // 2, c // 2 + 4, w, then, then_stride, flat)
             dct64_transposed(a, c, 64, b, c * 64)
         for c in range(0, 64, 8):
+            _fetch_rows(32 + c // 2, 36 + c // 2, w, then, then_stride, flat)
             dct64(b, c, 64, a, c)
         return a, b
+    _fetch_rows(0, h, w, then, then_stride, flat)
     x, y = forward_rows(a, b, h, w, th)
-    _transpose(x, y, h, w)
+    transpose(x, y, h, w)
     return forward_rows(y, x, w, h, tw)
 
 
 @compiled
-def inverse_chunk(h: int, w: int, th: Any, tw: Any, a: Any, b: Any) -> Any:
-    """The values [h, w] of the coefficients [w, h] in a."""
+def inverse_chunk(
+    h: int, w: int, th: Any, tw: Any, flat: Any, then: int, then_stride: int, a: Any, b: Any
+) -> Any:
+    """The values [h, w] of the coefficients [w, h] in a; meanwhile asks for the chunk at `then`."""
     if h == 64 and w == 64:
         for c in range(0, 64, 8):
+            _fetch_rows(c // 2, c // 2 + 4, w, then, then_stride, flat)
             idct64_transposed(a, c, 64, b, c * 64)
         for c in range(0, 64, 8):
+            _fetch_rows(32 + c // 2, 36 + c // 2, w, then, then_stride, flat)
             idct64(b, c, 64, a, c)
         return a, b
+    _fetch_rows(0, h, w, then, then_stride, flat)
     x, y = inverse_rows(a, b, w, h, tw)
-    _transpose(x, y, w, h)
+    transpose(x, y, w, h)
     return inverse_rows(y, x, h, w, th)
