@@ -27,7 +27,7 @@ from folkmoot.core.federation.machine import next_deadline
 from folkmoot.core.federation.state import Delivery, State, restore
 from folkmoot.exchange.bucket import Bucket, BucketError
 from folkmoot.federated import eventlog
-from folkmoot.federated.arrays import ModelFile, save_model
+from folkmoot.federated.arrays import ModelFile, layout_of
 from folkmoot.federated.combine import combine, lost
 from folkmoot.federated.config import Federation
 from folkmoot.federated.metrics import Meters
@@ -344,8 +344,13 @@ class Coordinator:
 def _publish_initial(store: RoundStore, path: Path) -> str:
     """Copy the owner's weights to `0/global`, in this federation's own layout."""
     with ModelFile(path) as model:
-        save_model(store.global_target(0), model.arrays())
-    return store.publish_global(0)
+        arrays = model.arrays()
+    written = store.new_global(0, layout_of(arrays))
+    try:
+        written.write_all(arrays)
+        return store.publish_global(0, written)
+    finally:
+        written.abort()
 
 
 def _differences(state: State, config: Federation) -> str:

@@ -13,6 +13,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 from blake3 import blake3
 
 from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
-from folkmoot.federated.arrays import BLOCK, Array, ModelFile
+from folkmoot.federated.arrays import BLOCK, Array, Layout, ModelFile, ModelWriter
 from folkmoot.federated.weights import SPARE
 
 READ = 1 << 20
@@ -71,10 +72,14 @@ class RoundStore:
             if self.bucket.folder is None:
                 self.bucket.delete(key)
                 continue
-            spare = self.bucket.folder / SPARE / key.partition("/")[2]
-            spare.parent.mkdir(exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):
-                os.replace(self.bucket.folder / key, spare)
+            self.taken(key).unlink(missing_ok=True)
+            self._put_aside(self.bucket.folder / key)
+
+    def _put_aside(self, path: Path) -> None:
+        spare = _spare(path)
+        spare.parent.mkdir(exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(path, spare)
 
     # Global models.
 
@@ -90,12 +95,22 @@ class RoundStore:
         """Where to write the round's global model before it is published."""
         return (self.bucket.folder or self._spool) / f"{round_}/global"
 
-    def publish_global(self, round_: int) -> str:
-        """Put a written global model where participants read it; its digest."""
+    def new_global(self, round_: int, layout: Layout) -> ModelWriter:
+        """The round's global model, to be written; over the file of a pruned one if there is."""
         path = self.global_target(round_)
+        return ModelWriter(path, layout, None if self.bucket.folder is None else _spare(path))
+
+    def publish_global(self, round_: int, written: ModelWriter) -> str:
+        """Put a written global model where participants read it; its digest."""
+        with ThreadPoolExecutor(1) as pool:
+            # The disk takes its time to sync, which is enough to read the bytes once more.
+            digest = pool.submit(digest_of, written.staging)
+            written.sync()
+            digest.result()
+        written.commit()
         if self.bucket.folder is None:
-            self.bucket.put(f"{round_}/global", path)
-        return digest_of(path)
+            self.bucket.put(f"{round_}/global", self.global_target(round_))
+        return digest.result()
 
     # What strategies remember between rounds.
 
@@ -115,6 +130,7 @@ class RoundStore:
         for entry in list(self.bucket.folder.iterdir()):
             if entry.name.isdigit() and int(entry.name) < oldest:
                 count += sum(1 for _ in entry.iterdir())
+                self._put_aside(entry / "global")
                 shutil.rmtree(entry, ignore_errors=True)
         return count
 
@@ -164,6 +180,11 @@ def digest_of(path: Path) -> str:
         while got := file.readinto(buffer):
             hasher.update(view[:got])
     return hasher.hexdigest()
+
+
+def _spare(path: Path) -> Path:
+    """Where a used up file of a folder bucket waits for its owner to write over it."""
+    return path.parent.parent / SPARE / path.name
 
 
 def _link(source: Path, target: Path) -> None:
