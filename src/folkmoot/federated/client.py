@@ -222,12 +222,12 @@ class _Part:
         )
         self._weights = self._open(start)
         trained = self._trained
+        if not start.HasField("fixed_point"):
+            await self._end(round_, *await asyncio.to_thread(self._train_and_write, start))
+            return
         if trained is None or trained.digest != start.global_digest or trained.round != round_:
             trained = await asyncio.to_thread(self._compute, start)
         metrics = encode_figures(self._participant.metrics())
-        if not start.HasField("fixed_point"):
-            await self._deliver(round_, trained.arrays, trained, metrics)
-            return
         self._trained = trained
         await self._secure.deliver(
             start,
@@ -248,6 +248,14 @@ class _Part:
             raise ValueError("the coordinator does not tell its bucket: give its url")
         return Weights(Bucket(url, self._settings.bucket_options))
 
+    def _train_and_write(self, start: Any) -> tuple[_Trained, str, bytes]:
+        """Both on one thread: a change of threads is dear beside a short round."""
+        assert self._weights is not None
+        trained = self._compute(start)
+        metrics = encode_figures(self._participant.metrics())
+        id = self._line.participant_id
+        return trained, metrics, self._weights.write_update(start.round, id, trained.arrays)
+
     def _compute(self, start: Any) -> _Trained:
         assert self._weights is not None
         if start.initial:
@@ -261,11 +269,15 @@ class _Part:
     async def _deliver(
         self, round_: int, arrays: Mapping[str, Any], trained: _Trained, metrics: str
     ) -> None:
+        """Write what is not `trained` as it is, but masked, and say so."""
         id = self._line.participant_id
         assert self._weights is not None
         digest = await asyncio.to_thread(self._weights.write_update, round_, id, arrays)
+        await self._end(round_, trained, metrics, digest)
+
+    async def _end(self, round_: int, trained: _Trained, metrics: str, digest: bytes) -> None:
         request = wire.EndTrainingRoundRequest(
-            participant_id=id,
+            participant_id=self._line.participant_id,
             number_samples=trained.samples,
             metrics=metrics,
             round=round_,

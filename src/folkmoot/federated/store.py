@@ -58,9 +58,10 @@ class RoundStore:
         """Where the private copy of `key` is, if it was taken."""
         return self._spool / key
 
-    def forget_round(self, round_: int) -> None:
-        """Delete the private copies of a round."""
-        shutil.rmtree(self._spool / str(round_), ignore_errors=True)
+    def forget_rounds(self, last: int) -> None:
+        """Delete the private copies of every round up to `last`."""
+        for entry in _rounds(self._spool, last):
+            shutil.rmtree(entry, ignore_errors=True)
 
     def consume(self, keys: Iterable[str]) -> None:
         """These updates are part of a global model, and are nobody's business any more.
@@ -104,13 +105,13 @@ class RoundStore:
         """Put a written global model where participants read it; its digest."""
         with ThreadPoolExecutor(1) as pool:
             # The disk takes its time to sync, which is enough to read the bytes once more.
-            digest = pool.submit(digest_of, written.staging)
-            written.sync()
-            digest.result()
+            synced = pool.submit(written.sync)
+            digest = digest_of(written.staging)
+            synced.result()
         written.commit()
         if self.bucket.folder is None:
             self.bucket.put(f"{round_}/global", self.global_target(round_))
-        return digest.result()
+        return digest
 
     # What strategies remember between rounds.
 
@@ -127,11 +128,10 @@ class RoundStore:
         if self.bucket.folder is None:
             return self._prune_remote(oldest)
         count = 0
-        for entry in list(self.bucket.folder.iterdir()):
-            if entry.name.isdigit() and int(entry.name) < oldest:
-                count += sum(1 for _ in entry.iterdir())
-                self._put_aside(entry / "global")
-                shutil.rmtree(entry, ignore_errors=True)
+        for entry in _rounds(self.bucket.folder, oldest - 1):
+            count += sum(1 for _ in entry.iterdir())
+            self._put_aside(entry / "global")
+            shutil.rmtree(entry, ignore_errors=True)
         return count
 
     def _prune_remote(self, oldest: int) -> int:
@@ -180,6 +180,11 @@ def digest_of(path: Path) -> str:
         while got := file.readinto(buffer):
             hasher.update(view[:got])
     return hasher.hexdigest()
+
+
+def _rounds(folder: Path, last: int) -> list[Path]:
+    """The folders of rounds up to `last`."""
+    return [entry for entry in folder.iterdir() if entry.name.isdigit() and int(entry.name) <= last]
 
 
 def _spare(path: Path) -> Path:
