@@ -11,6 +11,7 @@ Promises:
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import os
 import secrets
@@ -245,9 +246,18 @@ class ModelWriter:
     """A model written block by block into `path`, complete and durable only after `commit()`."""
 
     def __init__(
-        self, path: str | os.PathLike[str], layout: Layout, recycle: Path | None = None
+        self,
+        path: str | os.PathLike[str],
+        layout: Layout,
+        recycle: Path | None = None,
+        *,
+        eager: bool = False,
     ) -> None:
-        """`recycle` is a file of ours to write over, if it is there: its pages are ready."""
+        """`recycle` is a file of ours to write over, if it is there: its pages are ready.
+
+        With `eager` the disk gets each block at once, so that `commit` has little left to wait for.
+        """
+        self._eager = eager
         self.path, self.layout = Path(path), dict(layout)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.staging = _staging(self.path)
@@ -261,7 +271,7 @@ class ModelWriter:
         for name, meta in self.layout.items():
             self.offsets[name] = position
             position += meta.nbytes
-        self._left, self._synced = position - len(head), False
+        self._left = position - len(head)
         self._lock = threading.Lock()
         try:
             os.ftruncate(self._fd, position)
@@ -276,7 +286,10 @@ class ModelWriter:
             raise ValueError(f"block {start}+{values.size} ({values.dtype}) does not fit {name!r}")
         if values.size:
             view = memoryview(np.ascontiguousarray(values).data).cast("B")
-            _pwrite_all(self._fd, view, self.offsets[name] + start * meta.numpy.itemsize)
+            position = self.offsets[name] + start * meta.numpy.itemsize
+            _pwrite_all(self._fd, view, position)
+            if self._eager:
+                start_writing(self._fd, position, len(view))
             with self._lock:
                 self._left -= len(view)
 
@@ -284,18 +297,13 @@ class ModelWriter:
         for name, meta in self.layout.items():
             self.write(name, 0, np.ascontiguousarray(arrays[name], meta.numpy).reshape(-1))
 
-    def sync(self) -> None:
-        """Once all is written: have it on the disk, as `commit` does, but without the name."""
-        # The size is metadata that fdatasync keeps; the time of the last change is not needed.
-        os.fdatasync(self._fd)
-        self._synced = True
-
     def commit(self, *, durable: bool = True) -> None:
         """Make the file appear under its name, whole; with `durable`, past a power cut too."""
         if self._left != 0:
             raise ValueError(f"{self.path.name} is written wrongly: {self._left} bytes off")
-        if durable and not self._synced:
-            self.sync()
+        if durable:
+            # The size is metadata that fdatasync keeps; the time of the last change is not needed.
+            os.fdatasync(self._fd)
         os.close(self._fd)
         self._fd = -1
         os.replace(self.staging, self.path)
@@ -348,6 +356,24 @@ def save_model(
         writer.commit(durable=durable)
     finally:
         writer.abort()
+
+
+def _sync_file_range() -> Any:
+    with contextlib.suppress(OSError, AttributeError):  # Linux alone has it; it only saves time
+        function = ctypes.CDLL(None).sync_file_range
+        function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+        return function
+    return None
+
+
+_START_ONLY = 2  # SYNC_FILE_RANGE_WRITE
+_range = _sync_file_range()
+
+
+def start_writing(fd: int, position: int, length: int) -> None:
+    """Let the disk begin with these bytes, without waiting for it. Promises nothing."""
+    if _range is not None:
+        _range(fd, position, length, _START_ONLY)
 
 
 def _pwrite_all(fd: int, view: memoryview, position: int) -> None:

@@ -121,6 +121,8 @@ class _Part:
         self._state = machine.Participant()
         self._heard = machine.Heard("STANDBY", -1)
         self._news = asyncio.Event()
+        #: The task that came with the last news, until it is taken up.
+        self._task: Any = None
         self._secure = SecurePart(line, settings.peers)
         #: The last round trained, kept in case its update has to be masked or sent again.
         self._trained: _Trained | None = None
@@ -171,6 +173,7 @@ class _Part:
                 continue  # said before our delivery was known
             if heard != self._heard:
                 self._heard = heard
+                self._task = answer.task if answer.HasField("task") else None
                 self._news.set()
             if heard.phase == "FINISHED" and self._training:
                 # Nobody waits for this round any more, and the coordinator may leave.
@@ -186,6 +189,8 @@ class _Part:
             seen_state=wire.STATE[heard.phase],
             seen_round=heard.round,
             seen_expected=heard.expected,
+            # The first start is asked for; after that a call to a round says it all.
+            want_task=self._weights is not None,
         )
 
     # A round.
@@ -217,9 +222,7 @@ class _Part:
         return counted
 
     async def _train(self, round_: int) -> None:
-        start = await self._line.insist(
-            "StartTrainingRound", wire.StartTrainingRoundRequest(round=round_)
-        )
+        start = await self._start(round_)
         self._weights = self._open(start)
         trained = self._trained
         if not start.HasField("fixed_point"):
@@ -236,6 +239,14 @@ class _Part:
             trained.samples,
             lambda masked: self._deliver(round_, masked, trained, metrics),
         )
+
+    async def _start(self, round_: int) -> Any:
+        """The round's task: as the call to it said, the first time, or asked for."""
+        task, self._task = self._task, None
+        if task is not None and task.round == round_:
+            return task
+        request = wire.StartTrainingRoundRequest(round=round_)
+        return await self._line.insist("StartTrainingRound", request)
 
     def _open(self, start: Any) -> Weights | PresignedWeights:
         """Where the round's weights are: behind signed URLs, or in a bucket we may use."""

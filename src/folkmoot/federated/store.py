@@ -1,8 +1,9 @@
 """The coordinator's side of the bucket: `<round>/global` and `<round>/<participant_id>`.
 
-- An update is taken into a private file before it is judged: a hard link in a folder bucket, a
-  bounded download otherwise. What was accepted is what is counted, whatever its sender does to the
-  object afterwards.
+- An update is taken into a private file before it is judged: a bounded download, or in a folder
+  bucket a copy. A file that only we could write to is linked instead: nobody else has a hand in it,
+  and who is us could as well change the copy. What was accepted is what is counted, whatever its
+  sender does to the object afterwards.
 - A global model is written whole, synced, and only then named.
 - Old rounds are pruned by policy, private copies when their round is over.
 
@@ -10,21 +11,24 @@ Calls block; the coordinator makes them on its worker threads.
 """
 
 import contextlib
+import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from blake3 import blake3
 
 from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
-from folkmoot.federated.arrays import BLOCK, Array, Layout, ModelFile, ModelWriter
+from folkmoot.federated.arrays import BLOCK, Array, Layout, ModelFile, ModelWriter, only_ours
 from folkmoot.federated.weights import SPARE
 
 READ = 1 << 20
+#: Of linux/fs.h: the target gets the source's blocks, to copy when either is written to.
+FICLONE = 0x40049409
 
 
 class RoundStore:
@@ -45,13 +49,12 @@ class RoundStore:
         if self.bucket.folder is None:
             self._download(key, path, limit)
             return path
-        source = self.bucket.folder / key
         try:
-            if source.stat().st_size > limit:
-                raise TooLarge(self.bucket.url, key, f"more than {limit} bytes")
-            _link(source, path)
+            _link_or_copy(self.bucket.folder / key, path, limit)
         except FileNotFoundError:
             raise Missing(self.bucket.url, key, "there is no such object") from None
+        except _TooLong:
+            raise TooLarge(self.bucket.url, key, f"more than {limit} bytes") from None
         return path
 
     def taken(self, key: str) -> Path:
@@ -99,15 +102,12 @@ class RoundStore:
     def new_global(self, round_: int, layout: Layout) -> ModelWriter:
         """The round's global model, to be written; over the file of a pruned one if there is."""
         path = self.global_target(round_)
-        return ModelWriter(path, layout, None if self.bucket.folder is None else _spare(path))
+        spare = None if self.bucket.folder is None else _spare(path)
+        return ModelWriter(path, layout, spare, eager=True)
 
     def publish_global(self, round_: int, written: ModelWriter) -> str:
         """Put a written global model where participants read it; its digest."""
-        with ThreadPoolExecutor(1) as pool:
-            # The disk takes its time to sync, which is enough to read the bytes once more.
-            synced = pool.submit(written.sync)
-            digest = digest_of(written.staging)
-            synced.result()
+        digest = digest_of(written.staging)  # while the disk is still busy with the last blocks
         written.commit()
         if self.bucket.folder is None:
             self.bucket.put(f"{round_}/global", self.global_target(round_))
@@ -192,12 +192,43 @@ def _spare(path: Path) -> Path:
     return path.parent.parent / SPARE / path.name
 
 
-def _link(source: Path, target: Path) -> None:
-    """A name of our own for the same bytes, or a copy where the folder is on another disk."""
-    try:
-        os.link(source, target)
-    except OSError as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        with contextlib.suppress(FileExistsError):
-            shutil.copyfile(source, target)
+class _TooLong(Exception):
+    pass
+
+
+def _link_or_copy(source: Path, target: Path, limit: int) -> None:
+    """A name of our own for bytes that nobody else can change; at most `limit` of them."""
+    if source.is_symlink():  # and should it become one now, then opening it fails
+        raise FileNotFoundError(source)
+    fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, "rb", buffering=0) as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise FileNotFoundError(source)
+        if found.st_size > limit:
+            raise _TooLong
+        if not (only_ours(found) and _linked(source, target, found)):
+            _copy(file, target, limit)
+
+
+def _linked(source: Path, target: Path, found: os.stat_result) -> bool:
+    """Whether the very file that was looked at could be linked; another disk cannot."""
+    with contextlib.suppress(OSError):
+        os.link(source, target, follow_symlinks=False)
+        if os.path.samestat(target.lstat(), found):
+            return True
+        target.unlink()
+    return False
+
+
+def _copy(file: BinaryIO, target: Path, limit: int) -> None:
+    """Copy, without moving a byte on file systems that share blocks."""
+    with target.open("xb") as out:
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(out.fileno(), FICLONE, file.fileno())
+            return
+        left, buffer = limit, memoryview(bytearray(READ))
+        while got := file.readinto(buffer):  # type: ignore[attr-defined]
+            if (left := left - got) < 0:
+                raise _TooLong
+            out.write(buffer[:got])
