@@ -110,9 +110,13 @@ def test_a_pruned_global_model_serves_the_next_one_and_leaves_nothing_of_itself(
     assert np.array_equal(read["w"], values(1000, 2)["w"])
 
 
-def test_weights_that_a_participant_holds_do_not_change_when_their_file_is_used_again(
-    bucket, store
+@pytest.mark.parametrize("small", [0, 1 << 20])
+def test_weights_that_a_participant_holds_do_not_change_when_their_round_is_pruned(
+    bucket, store, monkeypatch, small
 ):
+    """Large models are mapped, small ones have their files written over: never both."""
+    monkeypatch.setattr("folkmoot.federated.weights.SMALL", small)
+    monkeypatch.setattr("folkmoot.federated.store.SMALL", small)
     digest = write_global(store, 0, 1)
     held = Weights(bucket).read_global(0, bytes.fromhex(digest))["w"]
     store.prune(1)

@@ -24,7 +24,7 @@ from blake3 import blake3
 
 from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
 from folkmoot.federated.arrays import BLOCK, Array, Layout, ModelFile, ModelWriter, only_ours
-from folkmoot.federated.weights import SPARE
+from folkmoot.federated.weights import SMALL, SPARE
 
 READ = 1 << 20
 #: Of linux/fs.h: the target gets the source's blocks, to copy when either is written to.
@@ -130,7 +130,9 @@ class RoundStore:
         count = 0
         for entry in _rounds(self.bucket.folder, oldest - 1):
             count += sum(1 for _ in entry.iterdir())
-            self._put_aside(entry / "global")
+            model = entry / "global"
+            if model.exists() and model.stat().st_size <= SMALL:
+                self._put_aside(model)
             shutil.rmtree(entry, ignore_errors=True)
         return count
 

@@ -1,8 +1,8 @@
 """The participant's side of the bucket: read `<round>/global`, write `<round>/<participant_id>`.
 
-A global model is read into memory once and judged by its digest there: what becomes of the object
-afterwards changes nothing. An update appears in the bucket whole or not at all, and its digest is
-computed while it is written.
+A small global model is read into memory and judged by its digest there. A large one in a folder is
+mapped, not copied: pages are read when training touches them. An update appears in the bucket whole
+or not at all, and its digest is computed while it is written.
 """
 
 import contextlib
@@ -29,6 +29,9 @@ from folkmoot.federated.arrays import (
 CHUNK = 8 << 20
 #: Bytes that fit a core's second-level cache.
 PIECE = 1 << 18
+#: Bytes of a global model up to which participants copy it, and its file may be written over when
+#: it is pruned. A larger one is mapped, so its file must never change.
+SMALL = 16 << 20
 #: In a folder bucket: where the coordinator puts a participant's last file when it is used up.
 SPARE = "#spare"
 Arrays = dict[str, Array]
@@ -66,7 +69,8 @@ class Weights:
     def _read_global(self, round_: int, digest: bytes) -> Arrays:
         key = f"{round_}/global"
         if self.bucket.folder is not None:
-            body, hasher = _read_file(self.bucket.folder / key, self.max_object)
+            path = self.bucket.folder / key
+            body, hasher = _read_file(path) if path.stat().st_size <= SMALL else _mapped(path)
             return decoded(key, body, digest, hasher)
         return decoded(key, self.bucket.get(key, self.max_object), digest)
 
@@ -92,19 +96,20 @@ def decoded(key: str, body: memoryview, digest: bytes, hasher: Any = None) -> Ar
     }
 
 
-def _read_file(path: Path, limit: int) -> tuple[memoryview, Any]:
+def _read_file(path: Path) -> tuple[memoryview, Any]:
     """A file's bytes and their hash, in one pass: a piece is hashed while it is in the cache."""
-    hasher = blake3()
+    hasher, done = blake3(), 0
     with path.open("rb", buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > limit:
-            raise BadModel(f"{path.name} has {size} bytes; at most {limit} are read")
-        body = memoryview(np.empty(size, np.uint8).data)
-        done = 0
+        body = memoryview(np.empty(os.fstat(file.fileno()).st_size, np.uint8).data)
         while got := file.readinto(body[done : done + PIECE]):
             hasher.update(body[done : done + got])
             done += got
     return body[:done].toreadonly(), hasher
+
+
+def _mapped(path: Path) -> tuple[memoryview, Any]:
+    body = memoryview(np.memmap(path, np.uint8, "r").data)
+    return body, blake3(body)
 
 
 def _header(body: memoryview) -> int:
