@@ -44,10 +44,6 @@ class Job:
     def marks(self) -> Path:
         return self.home / "marks.jsonl"
 
-    @property
-    def patience(self) -> float:
-        return 300 + self.rounds * (10 + 2e-7 * self.clients * self.params)
-
     def clean(self) -> None:
         """Keep the logs and marks, drop the models."""
         for entry in self.home.iterdir():

@@ -347,3 +347,43 @@ def test_updates_weigh_by_their_samples(tmp_path: Path) -> None:
             assert await w.global_of(1) == [4.0]
 
     run(test)
+
+
+def test_a_call_to_a_round_says_its_task_to_whom_it_concerns_and_who_asks(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, min_participants=2) as w:
+            a, b = await w.join("a", "b")
+            beat = wire.HeartbeatRequest
+            told = (await a.call("Heartbeat", beat(want_task=True))).task
+            assert told == await a.start(0)
+            assert not (await a.call("Heartbeat", beat())).HasField("task")
+            await a.deliver(1.0, samples=0)
+            assert not (await a.call("Heartbeat", beat(want_task=True))).HasField("task")
+            await b.deliver(3.0, samples=0)
+            await w.global_of(1)
+            told = (await a.call("Heartbeat", beat(want_task=True))).task
+            assert told.round == 1
+            assert told == await a.start(1)
+
+    run(test)
+
+
+def test_a_participant_of_the_sdk_asks_at_first_and_is_told_later_rounds(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    class Recorded(Connection):
+        async def call(self, method: str, request: object, limit: float = 30.0) -> object:
+            if method == "StartTrainingRound":
+                asked.append(request.round)
+            return await super().call(method, request, limit)
+
+    async def test() -> None:
+        async with world(tmp_path, rounds=5) as w:
+            settings = Settings(address=w.server.address, run_id="test")
+            await take_part(Adds(1.0, 1), settings, Recorded)
+            np.testing.assert_array_equal(await w.global_of(5), floats([4.0] * 4))
+
+    run(test)
+    # The heartbeat that calls to round 1 was on its way before the first answer.
+    assert asked[0] == 0
+    assert set(asked) <= {0, 1}

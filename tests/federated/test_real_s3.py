@@ -50,7 +50,7 @@ def test_missing_and_damaged_objects_on_s3_are_refused(tmp_path: Path, s3_server
     async def test() -> None:
         config = federation(tmp_path, {"rounds": 1})
         config = with_bucket(config, url=s3_server.new_bucket(), options=s3_server.options)
-        async with world(tmp_path, config) as w:
+        async with world(tmp_path, with_bucket(config, keep_updates=True)) as w:
             (a,) = await w.join("a")
             code, _ = await refusal(a.end(bytes(32)))
             assert code == grpc.StatusCode.FAILED_PRECONDITION

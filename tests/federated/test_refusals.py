@@ -105,7 +105,7 @@ def test_only_who_is_on_the_allow_list_takes_part_under_its_name(tmp_path: Path)
     async def test() -> None:
         known = Security(participants={"clinic": identity("a").public.hex()})
         config = federation(tmp_path, {"rounds": 1}, security=known)
-        async with world(tmp_path, config) as w:
+        async with world(tmp_path, with_bucket(config, keep_updates=True)) as w:
             code, reason = await refusal(w.hand("stranger").rendezvous())
             assert code == Code.PERMISSION_DENIED
             assert "allow-list" in reason

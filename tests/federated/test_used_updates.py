@@ -1,12 +1,14 @@
 """An update that became part of a model leaves the bucket; its file serves its sender again."""
 
+import os
+
 import numpy as np
 import pytest
 
-from folkmoot.exchange.bucket import Bucket
-from folkmoot.federated.arrays import ModelFile
+from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
+from folkmoot.federated.arrays import ModelFile, layout_of, save_model
 from folkmoot.federated.store import RoundStore, digest_of
-from folkmoot.federated.weights import Weights
+from folkmoot.federated.weights import SPARE, Weights
 
 
 @pytest.fixture
@@ -52,3 +54,91 @@ def test_nobody_writes_over_the_file_of_another(bucket, store):
     store.consume(["3/anna"])
     weights.write_update(4, "bert", values(10, 2))
     assert (bucket.folder / "4/bert").stat().st_ino != inode
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646])
+def test_an_update_that_others_may_write_to_is_copied_before_it_is_judged(bucket, store, mode):
+    weights = Weights(bucket)
+    digest = weights.write_update(3, "anna", values(1000, 1)).hex()
+    shared = bucket.folder / "3/anna"
+    shared.chmod(mode)
+    with shared.open("r+b") as held_open:
+        taken = store.take("3/anna", 1 << 20)
+        held_open.seek(500)
+        held_open.write(b"altered after it was checked")
+    assert digest_of(shared) != digest
+    assert digest_of(taken) == digest
+
+
+def test_an_update_that_only_we_can_write_to_is_not_copied(bucket, store):
+    Weights(bucket).write_update(3, "anna", values(1000, 1))
+    assert store.take("3/anna", 1 << 20).samefile(bucket.folder / "3/anna")
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o664])
+def test_an_update_that_is_too_large_is_not_taken(bucket, store, mode):
+    Weights(bucket).write_update(3, "anna", values(1000, 1))
+    (bucket.folder / "3/anna").chmod(mode)
+    with pytest.raises(TooLarge):
+        store.take("3/anna", 4000)
+
+
+def test_a_link_in_place_of_an_update_is_no_object(bucket, store, tmp_path):
+    secret = tmp_path / "secret"
+    save_model(secret, values(10, 1))
+    (bucket.folder / "3").mkdir()
+    (bucket.folder / "3/anna").symlink_to(secret)
+    with pytest.raises(Missing):
+        store.take("3/anna", 1 << 20)
+
+
+def write_global(store, round_, seed):
+    written = store.new_global(round_, layout_of(values(1000, seed)))
+    written.write_all(values(1000, seed))
+    return store.publish_global(round_, written)
+
+
+def test_a_pruned_global_model_serves_the_next_one_and_leaves_nothing_of_itself(bucket, store):
+    write_global(store, 0, 1)
+    inode = (bucket.folder / "0/global").stat().st_ino
+    assert store.prune(1) == 1
+    digest = write_global(store, 3, 2)
+    path = bucket.folder / "3/global"
+    assert path.stat().st_ino == inode
+    assert digest_of(path) == digest
+    read = Weights(bucket).read_global(3, bytes.fromhex(digest))
+    assert np.array_equal(read["w"], values(1000, 2)["w"])
+
+
+@pytest.mark.parametrize("small", [0, 1 << 20])
+def test_weights_that_a_participant_holds_do_not_change_when_their_round_is_pruned(
+    bucket, store, monkeypatch, small
+):
+    """Large models are mapped, small ones have their files written over: never both."""
+    monkeypatch.setattr("folkmoot.federated.weights.SMALL", small)
+    monkeypatch.setattr("folkmoot.federated.store.SMALL", small)
+    digest = write_global(store, 0, 1)
+    held = Weights(bucket).read_global(0, bytes.fromhex(digest))["w"]
+    store.prune(1)
+    write_global(store, 3, 2)
+    assert np.array_equal(held, values(1000, 1)["w"])
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_planted_link_is_never_written_through(bucket, store, tmp_path, link):
+    ours = tmp_path / "journal"
+    ours.write_bytes(b"must stay")
+    (bucket.folder / SPARE).mkdir()
+    link(ours, bucket.folder / SPARE / "global")
+    digest = write_global(store, 3, 2)
+    assert ours.read_bytes() == b"must stay"
+    assert digest_of(bucket.folder / "3/global") == digest
+    assert not (bucket.folder / "3/global").is_symlink()
+
+
+def test_private_copies_of_all_rounds_that_are_over_go(bucket, store):
+    for round_ in (1, 2, 3):
+        Weights(bucket).write_update(round_, "anna", values(10, round_))
+        store.take(f"{round_}/anna", 1 << 20)
+    store.forget_rounds(2)
+    assert [store.taken(f"{r}/anna").exists() for r in (1, 2, 3)] == [False, False, True]

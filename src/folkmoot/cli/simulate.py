@@ -90,13 +90,16 @@ def _tell(console: Console, world: str, failed: list[Report]) -> None:
     console.print(
         f"\nto play it again: folkmoot simulate --world {world} --start {first.seed} --seeds 1"
     )
+    console.print("to reproduce it in a test, replay this transcript:\n")
+    console.print(_shortened(world, first.transcript), markup=False)
+
+
+def _shortened(world: str, transcript: str) -> str:
     if world == "federation":
-        console.print(f"what happened:\n\n{first.transcript}", markup=False)
-        return
+        return transcript
     from folkmoot.simulate.shrink import shrink
 
-    console.print("to reproduce it in a test, replay this transcript:\n")
-    console.print(shrink(first.transcript), markup=False)
+    return shrink(transcript)
 
 
 def _mutants(console: Console, seeds: int) -> bool:

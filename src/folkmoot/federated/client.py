@@ -121,6 +121,8 @@ class _Part:
         self._state = machine.Participant()
         self._heard = machine.Heard("STANDBY", -1)
         self._news = asyncio.Event()
+        #: The task that came with the last news, until it is taken up.
+        self._task: Any = None
         self._secure = SecurePart(line, settings.peers)
         #: The last round trained, kept in case its update has to be masked or sent again.
         self._trained: _Trained | None = None
@@ -171,6 +173,7 @@ class _Part:
                 continue  # said before our delivery was known
             if heard != self._heard:
                 self._heard = heard
+                self._task = answer.task if answer.HasField("task") else None
                 self._news.set()
             if heard.phase == "FINISHED" and self._training:
                 # Nobody waits for this round any more, and the coordinator may leave.
@@ -186,6 +189,8 @@ class _Part:
             seen_state=wire.STATE[heard.phase],
             seen_round=heard.round,
             seen_expected=heard.expected,
+            # The first start is asked for; after that a call to a round says it all.
+            want_task=self._weights is not None,
         )
 
     # A round.
@@ -217,17 +222,15 @@ class _Part:
         return counted
 
     async def _train(self, round_: int) -> None:
-        start = await self._line.insist(
-            "StartTrainingRound", wire.StartTrainingRoundRequest(round=round_)
-        )
+        start = await self._start(round_)
         self._weights = self._open(start)
         trained = self._trained
+        if not start.HasField("fixed_point"):
+            await self._end(round_, *await asyncio.to_thread(self._train_and_write, start))
+            return
         if trained is None or trained.digest != start.global_digest or trained.round != round_:
             trained = await asyncio.to_thread(self._compute, start)
         metrics = encode_figures(self._participant.metrics())
-        if not start.HasField("fixed_point"):
-            await self._deliver(round_, trained.arrays, trained, metrics)
-            return
         self._trained = trained
         await self._secure.deliver(
             start,
@@ -236,6 +239,14 @@ class _Part:
             trained.samples,
             lambda masked: self._deliver(round_, masked, trained, metrics),
         )
+
+    async def _start(self, round_: int) -> Any:
+        """The round's task: as the call to it said, the first time, or asked for."""
+        task, self._task = self._task, None
+        if task is not None and task.round == round_:
+            return task
+        request = wire.StartTrainingRoundRequest(round=round_)
+        return await self._line.insist("StartTrainingRound", request)
 
     def _open(self, start: Any) -> Weights | PresignedWeights:
         """Where the round's weights are: behind signed URLs, or in a bucket we may use."""
@@ -247,6 +258,14 @@ class _Part:
         if not url:
             raise ValueError("the coordinator does not tell its bucket: give its url")
         return Weights(Bucket(url, self._settings.bucket_options))
+
+    def _train_and_write(self, start: Any) -> tuple[_Trained, str, bytes]:
+        """Both on one thread: a change of threads is dear beside a short round."""
+        assert self._weights is not None
+        trained = self._compute(start)
+        metrics = encode_figures(self._participant.metrics())
+        id = self._line.participant_id
+        return trained, metrics, self._weights.write_update(start.round, id, trained.arrays)
 
     def _compute(self, start: Any) -> _Trained:
         assert self._weights is not None
@@ -261,11 +280,15 @@ class _Part:
     async def _deliver(
         self, round_: int, arrays: Mapping[str, Any], trained: _Trained, metrics: str
     ) -> None:
+        """Write what is not `trained` as it is, but masked, and say so."""
         id = self._line.participant_id
         assert self._weights is not None
         digest = await asyncio.to_thread(self._weights.write_update, round_, id, arrays)
+        await self._end(round_, trained, metrics, digest)
+
+    async def _end(self, round_: int, trained: _Trained, metrics: str, digest: bytes) -> None:
         request = wire.EndTrainingRoundRequest(
-            participant_id=id,
+            participant_id=self._line.participant_id,
             number_samples=trained.samples,
             metrics=metrics,
             round=round_,

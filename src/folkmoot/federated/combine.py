@@ -119,15 +119,14 @@ def _combine(
         updates = [u for u in updates if dict(u.source.layout) == dict(layout)]
     with ExitStack() as stack:
         memory, memory_out = _memory(config, store, state, layout, stack)
-        out = ModelWriter(store.global_target(state.round + 1), layout)
+        out = store.new_global(state.round + 1, layout)
         stack.callback(out.abort)
         own = blake3(state.round.to_bytes(8, "little"), key=seed).digest()
         closing = Closing(reference, updates, memory, out, memory_out, own)
         figures = config.aggregation.combine(closing)
         if memory_out is not None:
             memory_out.commit()
-        out.commit()
-    return Made(store.publish_global(state.round + 1), figures)
+        return Made(store.publish_global(state.round + 1, out), figures)
 
 
 def _memory(

@@ -27,7 +27,7 @@ from folkmoot.core.federation.machine import next_deadline
 from folkmoot.core.federation.state import Delivery, State, restore
 from folkmoot.exchange.bucket import Bucket, BucketError
 from folkmoot.federated import eventlog
-from folkmoot.federated.arrays import ModelFile, save_model
+from folkmoot.federated.arrays import ModelFile, layout_of
 from folkmoot.federated.combine import combine, lost
 from folkmoot.federated.config import Federation
 from folkmoot.federated.metrics import Meters
@@ -290,17 +290,19 @@ class Coordinator:
 
     async def _tidy(self, closed: int, used: list[str]) -> None:
         """Forget what the closed round needed; keep the journal short."""
-        oldest = closed - self.config.rounds.max_staleness
-        await self._run(self.store.forget_round, oldest)
-        if not self.config.bucket.keep_updates:
-            await self._run(self.store.consume, used)
-        await self._run(self.store.forget_memory, closed)
-        if keep := self.config.bucket.keep_rounds:
-            before = self.state.round - keep + 1
-            if count := await self._run(self.store.prune, before):
-                self.log.write(eventlog.Pruned(before, count))
+        if count := await self._run(self._tidy_files, closed, used):
+            self.log.write(eventlog.Pruned(closed + 2 - self.config.bucket.keep_rounds, count))
         if self._journal.size > COMPACT_AT:
             self._journal.compact(self._snapshot(self.state, self.seed))
+
+    def _tidy_files(self, closed: int, used: list[str]) -> int:
+        """On a worker thread; how many objects of old rounds were pruned."""
+        if not self.config.bucket.keep_updates:
+            self.store.consume(used)
+        self.store.forget_rounds(closed - self.config.rounds.max_staleness)
+        self.store.forget_memory(closed)
+        keep = self.config.bucket.keep_rounds
+        return self.store.prune(closed + 2 - keep) if keep else 0
 
     async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         loop = asyncio.get_running_loop()
@@ -344,8 +346,13 @@ class Coordinator:
 def _publish_initial(store: RoundStore, path: Path) -> str:
     """Copy the owner's weights to `0/global`, in this federation's own layout."""
     with ModelFile(path) as model:
-        save_model(store.global_target(0), model.arrays())
-    return store.publish_global(0)
+        arrays = model.arrays()
+    written = store.new_global(0, layout_of(arrays))
+    try:
+        written.write_all(arrays)
+        return store.publish_global(0, written)
+    finally:
+        written.abort()
 
 
 def _differences(state: State, config: Federation) -> str:

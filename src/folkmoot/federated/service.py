@@ -137,19 +137,27 @@ class CoordinatorService:
                 if advert.phase == rules.FINISHED:
                     self._tell_end(id)
                 return wire.HeartbeatResponse(
-                    state=wire.STATE[advert.phase], round=advert.round, expected=advert.expected
+                    state=wire.STATE[advert.phase],
+                    round=advert.round,
+                    expected=advert.expected,
+                    task=self._task(id) if request.want_task and advert.expected else None,
                 )
             await self.coordinator.changed(id, left)
 
     async def StartTrainingRound(self, request: Any) -> Any:
         id = self._named(self._proven("StartTrainingRound", request))
         self.coordinator.heard(id)
-        task = self._asked(rules.task(self.coordinator.state, id))
+        task = self._task(id)
         if request.round != task.round:
             raise Refusal(
                 Code.FAILED_PRECONDITION,
                 f"round {request.round} is not in progress; it is round {task.round}",
             )
+        return task
+
+    def _task(self, id: str) -> Any:
+        """What `id` is to do in this round."""
+        task = self._asked(rules.task(self.coordinator.state, id))
         return wire.StartTrainingRoundResponse(
             fixed_point=self._fixed_point(),
             epochs=task.epochs,

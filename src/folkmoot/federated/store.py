@@ -1,8 +1,9 @@
 """The coordinator's side of the bucket: `<round>/global` and `<round>/<participant_id>`.
 
-- An update is taken into a private file before it is judged: a hard link in a folder bucket, a
-  bounded download otherwise. What was accepted is what is counted, whatever its sender does to the
-  object afterwards.
+- An update is taken into a private file before it is judged: a bounded download, or in a folder
+  bucket a copy. A file that only we could write to is linked instead: nobody else has a hand in it,
+  and who is us could as well change the copy. What was accepted is what is counted, whatever its
+  sender does to the object afterwards.
 - A global model is written whole, synced, and only then named.
 - Old rounds are pruned by policy, private copies when their round is over.
 
@@ -10,20 +11,24 @@ Calls block; the coordinator makes them on its worker threads.
 """
 
 import contextlib
+import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from blake3 import blake3
 
 from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
-from folkmoot.federated.arrays import BLOCK, Array, ModelFile
-from folkmoot.federated.weights import SPARE
+from folkmoot.federated.arrays import BLOCK, Array, Layout, ModelFile, ModelWriter, only_ours
+from folkmoot.federated.weights import SMALL, SPARE
 
 READ = 1 << 20
+#: Of linux/fs.h: the target gets the source's blocks, to copy when either is written to.
+FICLONE = 0x40049409
 
 
 class RoundStore:
@@ -44,22 +49,22 @@ class RoundStore:
         if self.bucket.folder is None:
             self._download(key, path, limit)
             return path
-        source = self.bucket.folder / key
         try:
-            if source.stat().st_size > limit:
-                raise TooLarge(self.bucket.url, key, f"more than {limit} bytes")
-            _link(source, path)
+            _link_or_copy(self.bucket.folder / key, path, limit)
         except FileNotFoundError:
             raise Missing(self.bucket.url, key, "there is no such object") from None
+        except _TooLong:
+            raise TooLarge(self.bucket.url, key, f"more than {limit} bytes") from None
         return path
 
     def taken(self, key: str) -> Path:
         """Where the private copy of `key` is, if it was taken."""
         return self._spool / key
 
-    def forget_round(self, round_: int) -> None:
-        """Delete the private copies of a round."""
-        shutil.rmtree(self._spool / str(round_), ignore_errors=True)
+    def forget_rounds(self, last: int) -> None:
+        """Delete the private copies of every round up to `last`."""
+        for entry in _rounds(self._spool, last):
+            shutil.rmtree(entry, ignore_errors=True)
 
     def consume(self, keys: Iterable[str]) -> None:
         """These updates are part of a global model, and are nobody's business any more.
@@ -71,10 +76,14 @@ class RoundStore:
             if self.bucket.folder is None:
                 self.bucket.delete(key)
                 continue
-            spare = self.bucket.folder / SPARE / key.partition("/")[2]
-            spare.parent.mkdir(exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):
-                os.replace(self.bucket.folder / key, spare)
+            self.taken(key).unlink(missing_ok=True)
+            self._put_aside(self.bucket.folder / key)
+
+    def _put_aside(self, path: Path) -> None:
+        spare = _spare(path)
+        spare.parent.mkdir(exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(path, spare)
 
     # Global models.
 
@@ -90,12 +99,19 @@ class RoundStore:
         """Where to write the round's global model before it is published."""
         return (self.bucket.folder or self._spool) / f"{round_}/global"
 
-    def publish_global(self, round_: int) -> str:
-        """Put a written global model where participants read it; its digest."""
+    def new_global(self, round_: int, layout: Layout) -> ModelWriter:
+        """The round's global model, to be written; over the file of a pruned one if there is."""
         path = self.global_target(round_)
+        spare = None if self.bucket.folder is None else _spare(path)
+        return ModelWriter(path, layout, spare, eager=True)
+
+    def publish_global(self, round_: int, written: ModelWriter) -> str:
+        """Put a written global model where participants read it; its digest."""
+        digest = digest_of(written.staging)  # while the disk is still busy with the last blocks
+        written.commit()
         if self.bucket.folder is None:
-            self.bucket.put(f"{round_}/global", path)
-        return digest_of(path)
+            self.bucket.put(f"{round_}/global", self.global_target(round_))
+        return digest
 
     # What strategies remember between rounds.
 
@@ -112,10 +128,12 @@ class RoundStore:
         if self.bucket.folder is None:
             return self._prune_remote(oldest)
         count = 0
-        for entry in list(self.bucket.folder.iterdir()):
-            if entry.name.isdigit() and int(entry.name) < oldest:
-                count += sum(1 for _ in entry.iterdir())
-                shutil.rmtree(entry, ignore_errors=True)
+        for entry in _rounds(self.bucket.folder, oldest - 1):
+            count += sum(1 for _ in entry.iterdir())
+            model = entry / "global"
+            if model.exists() and model.stat().st_size <= SMALL:
+                self._put_aside(model)
+            shutil.rmtree(entry, ignore_errors=True)
         return count
 
     def _prune_remote(self, oldest: int) -> int:
@@ -166,12 +184,53 @@ def digest_of(path: Path) -> str:
     return hasher.hexdigest()
 
 
-def _link(source: Path, target: Path) -> None:
-    """A name of our own for the same bytes, or a copy where the folder is on another disk."""
-    try:
-        os.link(source, target)
-    except OSError as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        with contextlib.suppress(FileExistsError):
-            shutil.copyfile(source, target)
+def _rounds(folder: Path, last: int) -> list[Path]:
+    """The folders of rounds up to `last`."""
+    return [entry for entry in folder.iterdir() if entry.name.isdigit() and int(entry.name) <= last]
+
+
+def _spare(path: Path) -> Path:
+    """Where a used up file of a folder bucket waits for its owner to write over it."""
+    return path.parent.parent / SPARE / path.name
+
+
+class _TooLong(Exception):
+    pass
+
+
+def _link_or_copy(source: Path, target: Path, limit: int) -> None:
+    """A name of our own for bytes that nobody else can change; at most `limit` of them."""
+    if source.is_symlink():  # and should it become one now, then opening it fails
+        raise FileNotFoundError(source)
+    fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, "rb", buffering=0) as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise FileNotFoundError(source)
+        if found.st_size > limit:
+            raise _TooLong
+        if not (only_ours(found) and _linked(source, target, found)):
+            _copy(file, target, limit)
+
+
+def _linked(source: Path, target: Path, found: os.stat_result) -> bool:
+    """Whether the very file that was looked at could be linked; another disk cannot."""
+    with contextlib.suppress(OSError):
+        os.link(source, target, follow_symlinks=False)
+        if os.path.samestat(target.lstat(), found):
+            return True
+        target.unlink()
+    return False
+
+
+def _copy(file: BinaryIO, target: Path, limit: int) -> None:
+    """Copy, without moving a byte on file systems that share blocks."""
+    with target.open("xb") as out:
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(out.fileno(), FICLONE, file.fileno())
+            return
+        left, buffer = limit, memoryview(bytearray(READ))
+        while got := file.readinto(buffer):  # type: ignore[attr-defined]
+            if (left := left - got) < 0:
+                raise _TooLong
+            out.write(buffer[:got])

@@ -1,10 +1,12 @@
 """The participant's side of the bucket: read `<round>/global`, write `<round>/<participant_id>`.
 
-A global model from a folder is mapped, not copied: pages are read when training touches them. An
-update appears in the bucket whole or not at all, and its digest is computed while it is written.
+A small global model is read into memory and judged by its digest there. A large one in a folder is
+mapped, not copied: pages are read when training touches them. An update appears in the bucket whole
+or not at all, and its digest is computed while it is written.
 """
 
 import contextlib
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,6 @@ from folkmoot.federated.arrays import (
     Array,
     BadModel,
     Layout,
-    ModelFile,
     ModelWriter,
     decode_header,
     encode_header,
@@ -26,6 +27,11 @@ from folkmoot.federated.arrays import (
 )
 
 CHUNK = 8 << 20
+#: Bytes that fit a core's second-level cache.
+PIECE = 1 << 18
+#: Bytes of a global model up to which participants copy it, and its file may be written over when
+#: it is pruned. A larger one is mapped, so its file must never change.
+SMALL = 16 << 20
 #: In a folder bucket: where the coordinator puts a participant's last file when it is used up.
 SPARE = "#spare"
 Arrays = dict[str, Array]
@@ -63,7 +69,9 @@ class Weights:
     def _read_global(self, round_: int, digest: bytes) -> Arrays:
         key = f"{round_}/global"
         if self.bucket.folder is not None:
-            return self._mapped(self.bucket.folder / key, digest)
+            path = self.bucket.folder / key
+            body, hasher = _read_file(path) if path.stat().st_size <= SMALL else _mapped(path)
+            return decoded(key, body, digest, hasher)
         return decoded(key, self.bucket.get(key, self.max_object), digest)
 
     def _write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
@@ -75,16 +83,11 @@ class Weights:
         spare = self.bucket.folder / SPARE / participant_id
         return _write_file(self.bucket.folder / key, arrays, spare)
 
-    def _mapped(self, path: Path, digest: bytes) -> Arrays:
-        with ModelFile(path) as model:
-            arrays = model.arrays()
-        _verify(path.name, np.memmap(path, np.uint8, "r"), digest)
-        return arrays
 
-
-def decoded(key: str, body: memoryview, digest: bytes) -> Arrays:
-    """The model in a whole body, as read-only views of it."""
-    _verify(key, body, digest)
+def decoded(key: str, body: memoryview, digest: bytes, hasher: Any = None) -> Arrays:
+    """The model in a whole body, as read-only views of it; `hasher` if it was hashed already."""
+    if (hasher or blake3(body)).digest() != digest:
+        raise BadModel(f"{key} in the bucket is not the model that the coordinator announced")
     layout, offsets = decode_header(bytes(body[: 8 + _header(body)]), len(body))
     data = np.frombuffer(body, np.uint8)
     return {
@@ -93,9 +96,20 @@ def decoded(key: str, body: memoryview, digest: bytes) -> Arrays:
     }
 
 
-def _verify(key: str, body: Any, digest: bytes) -> None:
-    if blake3(body).digest() != digest:
-        raise BadModel(f"{key} in the bucket is not the model that the coordinator announced")
+def _read_file(path: Path) -> tuple[memoryview, Any]:
+    """A file's bytes and their hash, in one pass: a piece is hashed while it is in the cache."""
+    hasher, done = blake3(), 0
+    with path.open("rb", buffering=0) as file:
+        body = memoryview(np.empty(os.fstat(file.fileno()).st_size, np.uint8).data)
+        while got := file.readinto(body[done : done + PIECE]):
+            hasher.update(body[done : done + got])
+            done += got
+    return body[:done].toreadonly(), hasher
+
+
+def _mapped(path: Path) -> tuple[memoryview, Any]:
+    body = memoryview(np.memmap(path, np.uint8, "r").data)
+    return body, blake3(body)
 
 
 def _header(body: memoryview) -> int:

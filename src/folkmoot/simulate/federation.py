@@ -1,4 +1,5 @@
-"""Seeded worlds of a federation: drop-outs, stragglers, latecomers, duplicates, restarts, liars.
+"""Seeded worlds of a federation: drop-outs, stragglers, latecomers, duplicates, restarts, liars,
+lost updates, and those who come too late for a secure aggregation.
 
 A world is one coordinator and some participants on a virtual clock. Its seed decides everything:
 the rules, who is slow, what is lost, when the coordinator is killed (between keeping an event and
@@ -18,6 +19,8 @@ from folkmoot.core.federation import messages as m
 from folkmoot.core.federation import participant as part
 from folkmoot.core.federation.liveness import Liveness
 from folkmoot.core.federation.machine import next_deadline
+from folkmoot.simulate.federation_transcript import Begun, entry, forgetful, head
+from folkmoot.simulate.promises import broken_promises
 from folkmoot.simulate.report import Report
 
 FAULTS_END = 400_000
@@ -42,6 +45,7 @@ class World:
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self.rules = _rules(self.rng)
         self.loss = self.rng.choice((0.0, 0.05, 0.3))
+        self.secure = not self.rules.asynchronous and self.rng.random() < 0.5
         self.coordinator = Coordinator(self)
         honest = self.rules.min_connected + self.rng.randrange(4)
         liars = self.rng.choice((0, 0, 1, 2)) if self.rules.max_strikes else 0
@@ -71,6 +75,8 @@ class World:
             "restarts": c.restarts,
             "departures": c.dropped,
             "bad updates": c.bad,
+            "lost updates": c.lost,
+            "excused": c.excused,
         }
 
     def later(self, delay: int, action: Callable[[], None]) -> None:
@@ -104,12 +110,13 @@ class Coordinator:
         self.world = world
         self.seed = world.rng.randbytes(32)
         self.journal: list[tuple[int, m.Event]] = []
-        self.begun = federation.begin(world.rules, initial=world.rng.random() < 0.5)
-        self.state = self.begun
+        self.begun = Begun(world.rules, world.rng.random() < 0.5, self.seed)
+        world.transcript.append(head(self.begun))
+        self.state = self.begun.state()
         self.liveness = Liveness(world.rules.expiry_ms)
         self.models: dict[int, str] = {}
         self.up_from, self.life = 0, 0
-        self.restarts = self.dropped = self.bad = 0
+        self.restarts = self.dropped = self.bad = self.lost = self.excused = 0
         self._tick()
 
     @property
@@ -119,7 +126,7 @@ class Coordinator:
     def submit(self, event: m.Event) -> tuple[m.Effect, ...]:
         before = self.state
         after, effects = federation.apply(before, event, self.world.now, self.seed)
-        self.world.transcript.append(f"{self.world.now / 1000:g} {event} -> {effects}")
+        self.world.transcript += entry(self.world.now, event, effects)
         self._check(before, event, after, effects)
         if after is before:
             return effects
@@ -165,23 +172,39 @@ class Coordinator:
         self.restarts += 1
         self.life += 1
         self.up_from = self.world.now + pause
-        state = self.begun
-        for now, event in self.journal:
-            state, _ = federation.apply(state, event, now, self.seed)
-        if federation.canonical(state) != federation.canonical(self.state):
-            self.world.broken("the journal gives another state than the one that was lost")
-        self.state = federation.restore(federation.canonical(state))
+        self.world.transcript.append(f"! {self.world.now} killed for {pause} ms")
+        if promise := forgetful(self.begun, self.journal, self.state):
+            self.world.broken(promise)
+        self.state = federation.restore(federation.canonical(self.state))
         self.liveness = Liveness(self.world.rules.expiry_ms)
-        self.world.transcript.append(f"{self.world.now / 1000:g} coordinator killed for {pause} ms")
-        self.world.later(pause, self._started)
+        life = self.life
+        self.world.later(pause, lambda: self._started() if life == self.life else None)
 
     def _started(self) -> None:
-        if not self.up:
-            return
         for id in self.state.members:
             self.liveness.heard(id, self.world.now)
-        if self.state.closing:
+        if self.state.deliveries and self.world.chance(0.2):
+            # The machine lost power, and what was not synced with it.
+            self._lose(self.world.rng.choice(sorted(self.state.deliveries)))
+        if self.state.closing and self.up:
             self._aggregate(self.state.round, self.state.closing)
+
+    def _lose(self, key: str) -> None:
+        self.lost += 1
+        self.submit(m.Lost((key,)))
+
+    def _excuse(self) -> None:
+        """As secure aggregation does when its cohort is complete without some who were asked."""
+        state, rng = self.state, self.world.rng
+        awaited = state.outstanding()
+        if state.phase != ROUND or state.closing or not self.world.chance(0.2):
+            return
+        late = tuple(id for id in awaited if rng.random() < 0.5)
+        cohort = len(state.deliveries) + len(awaited) - len(late)
+        enough = max(state.rules.enough(state.goal, len(state.quarantined)), 2)
+        if late and (cohort >= state.goal or (state.overdue and cohort >= enough)):
+            self.excused += len(late)
+            self.submit(m.Excused(late, state.round))
 
     def _tick(self) -> None:
         if self.up:
@@ -190,6 +213,8 @@ class Coordinator:
             at = next_deadline(self.state)
             if at is not None and at <= self.world.now:
                 self.submit(m.Tick())
+            if self.world.secure and self.up:
+                self._excuse()
         self.world.later(500, self._tick)
 
     def _check(
@@ -197,45 +222,6 @@ class Coordinator:
     ) -> None:
         for promise in broken_promises(before, event, after, effects):
             self.world.broken(promise)
-
-
-def broken_promises(
-    before: State, event: m.Event, after: State, effects: tuple[m.Effect, ...]
-) -> list[str]:
-    """What must hold after any event, whatever happened before; empty when all is well."""
-    rules, closes = after.rules, [e for e in effects if isinstance(e, m.Aggregate)]
-    counted = [d for d in after.deliveries.values() if d.key not in before.deliveries]
-    refused = any(isinstance(e, m.Refused) for e in effects)
-    promises = {
-        "a refused event changes nothing": not refused or after is before,
-        "FINISHED is the end": before.phase != FINISHED or after is before,
-        "rounds only go on, one at a time": after.round - before.round in (0, 1),
-        "a round ends with its model": after.round == before.round or isinstance(event, m.Written),
-        "epoch_base follows the rounds": after.epoch_base >= before.epoch_base,
-        "there is room for those inside": len(after.members) <= rules.capacity,
-        "lists are sorted, without repetition": all(
-            list(ids) == sorted(set(ids)) for ids in (after.members, after.selected)
-        ),
-        "the expelled are out": not set(after.expelled) & set(after.members),
-        "an update counts only for who was asked": rules.asynchronous
-        or all(d.id in before.selected for d in counted),
-        "only good samples count": all(d.samples > 0 or d.round == 0 for d in counted),
-        "a round closes once": len(closes) <= 1
-        and not (closes and before.closing and after.round == before.round),
-        "updates are fresh enough": all(
-            after.deliveries[key].round >= after.round - rules.max_staleness
-            for e in closes
-            for key in e.keys
-        ),
-        "a round closes with enough": all(
-            len(e.keys) >= rules.enough(after.goal, len(after.quarantined)) for e in closes
-        ),
-        "updates are combined in one order": all(
-            list(e.keys) == [d.key for d in after.ordered()] for e in closes
-        ),
-        "nobody is selected outside a round": after.phase == ROUND or not after.selected,
-    }
-    return [promise for promise, holds in promises.items() if not holds]
 
 
 class Person:

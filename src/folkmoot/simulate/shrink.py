@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from folkmoot.core.coordinator import messages as m
 from folkmoot.simulate.audit import AnyFact, Input, ModelLearnt
-from folkmoot.simulate.transcript import Transcript, parse, replay
+from folkmoot.simulate.transcript import Transcript, parse, replay_run
 
 # These compare the machine with the world. With messages left out, the two would tell different
 # stories, and the transcript would fail whether or not the machine is right.
@@ -22,7 +22,7 @@ def shrink(text: str) -> str:
     """Leave out what is not needed; gives the text back when it does not fail at all."""
     whole = parse(text)
     title = text.strip().splitlines()[0].lstrip("# ")
-    found = replay(whole)
+    found = replay_run(whole)
     if found is None:
         return text
     log = [entry for entry in found.log if not _said_nothing(entry)]
@@ -30,7 +30,7 @@ def shrink(text: str) -> str:
         log = list(found.log)
     if found.invariant not in _NEED_THE_WORLD:
         log = _without(whole, log, found.invariant)
-    again = replay(Transcript(whole.run, log, only=found.invariant))
+    again = replay_run(Transcript(whole.run, log, only=found.invariant))
     assert again is not None
     return str(Transcript(whole.run, again.log, f"{title} (shortened)", found.invariant))
 
@@ -40,7 +40,7 @@ def _said_nothing(entry: Input | AnyFact) -> bool:
 
 
 def _fails(whole: Transcript, log: Log, invariant: str) -> bool:
-    found = replay(Transcript(whole.run, log, only=invariant))
+    found = replay_run(Transcript(whole.run, log, only=invariant))
     return found is not None and found.invariant == invariant
 
 

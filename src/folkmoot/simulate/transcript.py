@@ -19,6 +19,7 @@ import msgspec
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import Run
 from folkmoot.simulate.audit import AnyFact, Audit, Input, Violation
+from folkmoot.simulate.federation_transcript import MARK, replay_federation
 
 _encode = msgspec.json.Encoder().encode
 _message = msgspec.json.Decoder(m.AnyMessage)
@@ -77,8 +78,22 @@ def parse(text: str) -> Transcript:
     return Transcript(run, log, only=only)
 
 
-def replay(transcript: str | Transcript) -> Violation | None:
-    """Feed a transcript to the machine; the violation it ends in, if it still does."""
+def replay(transcript: str | Transcript) -> Violation | str | None:
+    """Feed a transcript to the machine; the violation it ends in, if it still does.
+
+    Of a federation's transcript, the promise that is broken.
+    """
+    if isinstance(transcript, str) and any(map(_is_federation, transcript.splitlines())):
+        return replay_federation(transcript)
+    return replay_run(transcript)
+
+
+def _is_federation(line: str) -> bool:
+    return line.strip().startswith(MARK)
+
+
+def replay_run(transcript: str | Transcript) -> Violation | None:
+    """Feed a run's transcript to the machine of a run."""
     found = parse(transcript) if isinstance(transcript, str) else transcript
     audit = Audit(found.run, found.only)
     try:

@@ -1,5 +1,6 @@
 """Properties of the machines over any sequence of events, wise or foolish."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -8,7 +9,7 @@ from folkmoot.core.federation import Rules
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation import participant as part
 from folkmoot.core.federation.liveness import Liveness
-from folkmoot.simulate.federation import broken_promises
+from folkmoot.simulate.promises import broken_promises
 
 ids = st.sampled_from("abcde")
 rounds = st.integers(-1, 4)
@@ -19,6 +20,7 @@ events = st.one_of(
     st.builds(m.Delivered, ids, rounds, st.sampled_from("xy"), st.integers(-1, 3)),
     st.builds(m.Delivered, ids, rounds, st.just("x"), st.just(1)),
     st.builds(m.Quarantined, ids, rounds, st.just("bad")),
+    st.builds(m.Excused, st.lists(ids, max_size=3).map(tuple), rounds),
     st.builds(m.Lost, st.tuples(st.sampled_from(["0/a", "1/b", "2/c"]))),
     st.builds(m.Tick),
     st.builds(m.Written, rounds, st.just("model")),
@@ -91,3 +93,25 @@ def test_liveness_agrees_with_a_plain_reckoning(heard: list[tuple[str, int]]) ->
         liveness.heard(id, now)
         plain[id] = now
         assert liveness.next_expiry() == min(plain.values()) + 100
+
+
+def _struck(max_strikes: int, visitors: int) -> federation.State:
+    """Many come with a new key each, deliver one bad update and leave."""
+    state = federation.begin(Rules(rounds=1, max_strikes=max_strikes))
+    for number in range(visitors):
+        id = f"v{number:03}"
+        for event in (m.Rendezvous(id), m.Quarantined(id, 0, "bad"), m.Dropped((id,))):
+            state, _ = federation.apply(state, event, number, b"")
+    return state
+
+
+def test_bad_updates_of_those_who_are_gone_are_remembered_up_to_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("folkmoot.core.federation.machine.MAX_STRUCK", 5)
+    assert len(_struck(max_strikes=3, visitors=4).strikes) == 4
+    assert len(_struck(max_strikes=3, visitors=30).strikes) in (5, 6)
+
+
+def test_bad_updates_are_not_counted_where_nobody_is_expelled() -> None:
+    assert _struck(max_strikes=0, visitors=4).strikes == {}

@@ -30,6 +30,8 @@ from folkmoot.core.table import Edge, first
 
 MAX_SAMPLES = 2**31 - 1
 MAX_EXPELLED = 65_536
+#: Of how many who are not connected bad updates are remembered.
+MAX_STRUCK = 65_536
 
 Step = tuple[State, tuple[m.Effect, ...]]
 replace = msgspec.structs.replace
@@ -180,7 +182,7 @@ def _quarantined(state: State, event: m.Quarantined, now: int) -> Step:
     strikes = state.strikes.get(event.id, 0) + 1
     changed = replace(
         state,
-        strikes={**state.strikes, event.id: strikes},
+        strikes=_remembered(state, {**state.strikes, event.id: strikes}),
         selected=tuple(id for id in state.selected if id != event.id),
         quarantined=tuple(sorted({*state.quarantined, event.id})),
     )
@@ -190,6 +192,20 @@ def _quarantined(state: State, event: m.Quarantined, now: int) -> Step:
     remaining = {id: n for id, n in changed.strikes.items() if id != event.id}
     changed = replace(_without(changed, [event.id]), expelled=expelled, strikes=remaining)
     return changed, (m.Left(event.id, f"expelled after {strikes} bad updates"),)
+
+
+def _remembered(state: State, strikes: dict[str, int]) -> dict[str, int]:
+    """Those that can matter: none without a limit, and never more than there is room for.
+
+    The one to forget follows from the ids and counts alone, not from who came first: a state that
+    was restored from a snapshot must choose the same.
+    """
+    if not state.rules.max_strikes:
+        return {}
+    away = [id for id in strikes if id not in state.members]
+    if len(away) > MAX_STRUCK:
+        del strikes[min(away, key=lambda id: (strikes[id], id))]
+    return strikes
 
 
 def _excused(state: State, event: m.Excused, now: int) -> Step:

@@ -6,6 +6,7 @@ fraction of 0.1 need 30 connections, not the 29 that binary floating point makes
 
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
 from math import ceil, floor
 from typing import Literal
 
@@ -126,6 +127,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
+@cache
 def _exact(share: float) -> Fraction:
     """The decimal as it is written: 0.1 is one tenth."""
     return Fraction(repr(share))

@@ -34,11 +34,12 @@ class Linear:
     def __call__(self, span: Span) -> Array:
         """The values of `span`, in a buffer that the next call overwrites."""
         total, product = self._sum[: span.size], self._product[: span.size]
-        total.fill(0.0)
-        for coefficient, source in self._terms:
+        for index, (coefficient, source) in enumerate(self._terms):
             values = self._reader.read(source, span)
-            np.multiply(values, coefficient, out=product, dtype=np.float64)
-            np.add(total, product, out=total)
+            target = product if index else total
+            np.multiply(values, coefficient, out=target, dtype=np.float64)
+            if index:
+                np.add(total, product, out=total)
         if self._divisor != 1.0:
             np.divide(total, self._divisor, out=total)
         return total

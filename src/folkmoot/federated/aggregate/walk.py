@@ -16,6 +16,8 @@ import numpy as np
 from folkmoot.federated.arrays import BLOCK, Array, ArrayMeta, Layout, Sink
 
 THREADS = min(4, os.cpu_count() or 1)
+#: Spans from which a second thread is worth starting: below, they mostly wait for each other.
+WORTH = 32
 
 
 class Span(NamedTuple):
@@ -49,7 +51,7 @@ def for_each_span(
         while (index := next(turn)) < len(todo):
             work(todo[index])
 
-    threads = min(THREADS, len(todo))
+    threads = min(THREADS, 1 + len(todo) // WORTH)
     if threads <= 1:
         drain()
         return
