@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from folkmoot.learning.distro.compiled import compiled
-from folkmoot.learning.distro.lanes import add_four, turn8
+from folkmoot.learning.distro.lanes import add_16, add_32, add_48, add_64, turn8
 from folkmoot.learning.distro.orthogonal import FIRST, GRID, LEAST, MOST, SECOND
 from folkmoot.learning.distro.transform import row, transpose
 
@@ -21,25 +21,44 @@ _MAGNITUDE = np.int32(0x7FFFFFFF)
 
 
 @compiled
-def _product64(weights: Any, rows: Any, h: int, to: Any) -> None:
-    """The rows of `weights` go in twos, their columns in fours."""
-    to[:] = np.float32(0)
+def _product64(weights: Any, rows: Any, first: int, last: int, skip: int, to: Any) -> None:
+    """Rows first … last of the product from column `skip` on; weights go in twos by fours."""
     pairs = weights.view(np.int64)
-    for i in range(0, h, 2):
+    for i in range(first, last, 2):
         for j in range(0, 64, 4):
             at = i * 64 + j
             a, b = at // 2, at // 2 + 32
             if pairs[a] | pairs[a + 1] | pairs[b] | pairs[b + 1]:
-                add_four(weights, at, rows, j * 64, to, i * 64)
+                if skip == 0:
+                    add_64(weights, at, rows, j * 64, to, i * 64)
+                elif skip == 16:
+                    add_48(weights, at, rows, j * 64 + 16, to, i * 64 + 16)
+                elif skip == 32:
+                    add_32(weights, at, rows, j * 64 + 32, to, i * 64 + 32)
+                else:
+                    add_16(weights, at, rows, j * 64 + 48, to, i * 64 + 48)
 
 
 @compiled
-def _product(weights: Any, rows: Any, h: int, m: int, n: int, to: Any) -> None:
+def _symmetric64(weights: Any, rows: Any, to: Any) -> None:
+    """A product that equals its transpose: what lies left of the diagonal is copied."""
+    for skip in range(0, 64, 16):
+        _product64(weights, rows, skip, skip + 16, skip, to)
+        for i in range(skip, skip + 16, 8):
+            for j in range(0, skip, 8):
+                turn8(to, j * 64 + i, to, i * 64 + j)
+
+
+@compiled
+def _product(weights: Any, rows: Any, h: int, m: int, n: int, symmetric: bool, to: Any) -> None:
     """to [h, n] = weights [h, m] times rows [m, n]."""
-    if m == 64 and n == 64 and h % 2 == 0:
-        _product64(weights, rows, h, to)
-        return
     to[:] = np.float32(0)
+    if h == 64 and m == 64 and n == 64:
+        if symmetric:
+            _symmetric64(weights, rows, to)
+        else:
+            _product64(weights, rows, 0, 64, 0, to)
+        return
     for i in range(h):
         total = row(to, i, n)
         for j in range(m):
@@ -99,14 +118,14 @@ def _even_tall(x: Any, y: Any, h: int, n: int, scalars: Any, room: Any, sums: An
         return
     _round(x, steps / largest)
     _turn(x, y, h, n)
-    _product(y, x, n, h, n, gram)
+    _product(y, x, n, h, n, True, gram)
     bound = _bound(gram, n, sums)
     _round(gram, np.float32(_GRID / bound))
-    _product(gram, gram, n, n, n, square)
+    _product(gram, gram, n, n, n, True, square)
     for i in range(n * n):
         gram[i] = np.rint(gram[i] * _FIRST + square[i] * _SECOND)
     _round(x, np.float32(_GRID / np.sqrt(bound)))
-    _product(x, gram, h, n, n, y)
+    _product(x, gram, h, n, n, False, y)
     for i in range(h * n):
         y[i] = x[i] * own + y[i] * mixed
 

@@ -7,6 +7,7 @@ multiplications without a loop, those of dct.py in its order, never fused, hence
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -118,40 +119,52 @@ def _address(b: Any, base: Any, index: Any, by: int) -> Any:
     return b.bitcast(where, _VECTOR.as_pointer())
 
 
-def _add_four(
-    typing: Any, weights: Any, at: Any, rows: Any, first: Any, target: Any, to: Any
-) -> Any:
-    """For two neighbouring rows of `target`, from `to` on, and of `weights`, four of each from `at`
-    on: add the sum of four rows, from `first` on, times the weights. All rows have 64 values.
+def _emit_products(context: Any, b: Any, sig: Any, args: Any, width: int) -> Any:
+    made = [context.make_array(sig.args[i])(context, b, args[i]).data for i in (0, 2, 4)]
+    weights, rows, target = made
+    at, first, to = args[1], args[3], args[5]
+    nowhere = ir.Constant(_VECTOR, ir.Undefined)
+    everywhere = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+
+    def spread(i: int) -> Any:
+        weight = b.load(b.gep(weights, [b.add(at, ir.Constant(at.type, i))]))
+        alone = b.insert_element(nowhere, weight, ir.Constant(ir.IntType(32), 0))
+        return b.shuffle_vector(alone, alone, everywhere)
+
+    factors = [[spread(line * N + i) for i in range(4)] for line in range(2)]
+    for c in range(0, width, LANES):
+        values = [b.load(_address(b, rows, first, i * N + c), align=4) for i in range(4)]
+        for line in range(2):
+            where = _address(b, target, to, line * N + c)
+            total = b.load(where, align=4)
+            for factor, value in zip(factors[line], values, strict=True):
+                term = b.fmul(factor, value, flags=("contract",))
+                total = b.fadd(total, term, flags=("contract",))
+            b.store(total, where, align=4)
+    return context.get_dummy_value()
+
+
+def _products(width: int) -> Any:
+    """f(weights, at, rows, first, target, to): to `width` values of two neighbouring rows of
+    `target`, from `to` on, add the sum of four rows, from `first` on, times four weights from `at`
+    on, or those a row further. All matrices have rows of 64.
 
     Products and sums may be fused: for callers whose sums are exact in any case."""
 
-    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        made = [context.make_array(sig.args[i])(context, b, args[i]).data for i in (0, 2, 4)]
-        weights, rows, target = made
-        at, first, to = args[1], args[3], args[5]
-        nowhere = ir.Constant(_VECTOR, ir.Undefined)
-        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    @intrinsic
+    def products(
+        typing: Any, weights: Any, at: Any, rows: Any, first: Any, target: Any, to: Any
+    ) -> Any:
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return _emit_products(context, builder, sig, args, width)
 
-        def spread(i: int) -> Any:
-            weight = b.load(b.gep(weights, [b.add(at, ir.Constant(at.type, i))]))
-            alone = b.insert_element(nowhere, weight, ir.Constant(ir.IntType(32), 0))
-            return b.shuffle_vector(alone, alone, everywhere)
+        kinds = (weights, types.intp, rows, types.intp, target, types.intp)
+        return types.void(*kinds), codegen
 
-        factors = [[spread(line * N + i) for i in range(4)] for line in range(2)]
-        for c in range(0, N, LANES):
-            values = [b.load(_address(b, rows, first, i * N + c), align=4) for i in range(4)]
-            for line in range(2):
-                where = _address(b, target, to, line * N + c)
-                total = b.load(where, align=4)
-                for factor, value in zip(factors[line], values, strict=True):
-                    term = b.fmul(factor, value, flags=("contract",))
-                    total = b.fadd(total, term, flags=("contract",))
-                b.store(total, where, align=4)
-        return context.get_dummy_value()
+    return products
 
-    kinds = (weights, types.intp, rows, types.intp, target, types.intp)
-    return types.void(*kinds), codegen
+
+add_64, add_48, add_32, add_16 = (_products(width) for width in (64, 48, 32, 16))
 
 
 def _turn8(typing: Any, source: Any, at: Any, target: Any, to: Any) -> Any:
@@ -168,7 +181,6 @@ def _turn8(typing: Any, source: Any, at: Any, target: Any, to: Any) -> Any:
     return types.void(source, types.intp, target, types.intp), codegen
 
 
-add_four: Any = intrinsic(_add_four)
 turn8: Any = intrinsic(_turn8)
 
 
@@ -189,3 +201,20 @@ def _fetch(typing: Any, source: Any, at: Any) -> Any:
 
 
 fetch: Any = intrinsic(_fetch)
+
+
+def _word(typing: Any, source: Any, at: Any) -> Any:
+    """The four bytes of `source` from `at` on, the first the lowest, wherever they lie."""
+
+    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        data = context.make_array(sig.args[0])(context, b, args[0]).data
+        where = b.bitcast(b.gep(data, [args[1]]), ir.IntType(32).as_pointer())
+        value = b.load(where, align=1)
+        if sys.byteorder == "big":
+            value = b.bswap(value)
+        return b.zext(value, ir.IntType(64))
+
+    return types.int64(source, types.intp), codegen
+
+
+word: Any = intrinsic(_word)

@@ -12,9 +12,12 @@ import numpy as np
 
 from folkmoot.learning.distro import wire
 from folkmoot.learning.distro.compiled import compiled
+from folkmoot.learning.distro.lanes import word
 from folkmoot.learning.distro.plan import Plan
 from folkmoot.learning.distro.wire import Floats, Indices
 from folkmoot.learning.method import Refusal
+
+SPARE = bytes(3)
 
 
 @compiled
@@ -30,10 +33,8 @@ def _put(raw: Any, bit: int, width: int, value: int) -> None:
 
 @compiled
 def get(raw: Any, bit: int, width: int) -> Any:
-    """Up to 16 bits; `raw` has two bytes more than are read."""
-    at = bit // 8
-    word = np.int64(raw[at]) | np.int64(raw[at + 1]) << 8 | np.int64(raw[at + 2]) << 16
-    return (word >> (bit % 8)) & ((1 << width) - 1)
+    """Up to 16 bits; `raw` has SPARE bytes more than are read."""
+    return (word(raw, bit >> 3) >> (bit & 7)) & ((1 << width) - 1)
 
 
 @compiled
@@ -77,7 +78,7 @@ def _check_group(
         before = -1
         for e in range(chunk * k, (chunk + 1) * k):
             place = get(raw, indices * 8 + e * index_bits, index_bits) if index_bits else before + 1
-            said = get(raw, amplitudes * 8 + e * bits, bits)
+            said = get(raw, amplitudes * 8 + e * bits, bits) if quiet or bits == 16 else 0
             if place >= size or place <= before or (bits == 16 and (said >> 7) & 0xFF > 167):
                 return False
             if quiet and (said != 0 or place != before + 1):
@@ -88,7 +89,7 @@ def _check_group(
 
 def check_body(plan: Plan, payload: bytes) -> Refusal | None:
     """As wire.check_body, which is asked for the sentence when something is wrong."""
-    raw = np.frombuffer(payload + b"\0\0", np.uint8)
+    raw = np.frombuffer(payload + SPARE, np.uint8)
     for g, at in zip(plan.groups, wire.sections(plan), strict=True):
         fine = _check_group(
             raw, at.silent, at.indices, at.amplitudes, g.count, g.k, g.index_bits, plan.bits, g.size
