@@ -72,11 +72,12 @@ async def _serve(
     tls: Any,
     data: Path | None,
 ) -> None:
-    from folkmoot.authority.server.serve import listen
+    from folkmoot.authority.server.serve import collect_seldom, listen
     from folkmoot.authority.server.service import Access
     from folkmoot.authority.signing import Identity
     from folkmoot.observe.log import EventLog
 
+    collect_seldom()
     owner = Identity.load(folder / "owner.key")
     log = EventLog(folder / "events.jsonl")
     access = Access(allowed, frozenset({owner.public}))
