@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import grpc
 
 from folkmoot.authority.server import wire
+from folkmoot.authority.server.claims import Claims
 from folkmoot.authority.server.keeper import Keeper, Listener
 from folkmoot.authority.server.service import Access, Service
 from folkmoot.core.coordinator import Run
@@ -57,10 +58,11 @@ async def listen(
     tls: ServerTls | None = None,
     listener: Listener | None = None,
     data: Path | None = None,
+    claims: Claims | None = None,
 ) -> AsyncIterator[Listening]:
     """A run served at `address` (host:port, port 0 for any) while the block lasts."""
     keeper = Keeper(run, journal, listener)
-    service = Service(keeper, access, data)
+    service = Service(keeper, access, data, claims)
     server = grpc.aio.server(
         options=[
             ("grpc.max_receive_message_length", wire.MAX_REQUEST),
@@ -84,5 +86,7 @@ async def listen(
         yield Listening(keeper, service, port, working)
     finally:
         await server.stop(grace=0.5)
+        if claims is not None:
+            await claims.close()
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)

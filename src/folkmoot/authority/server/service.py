@@ -20,6 +20,7 @@ import msgspec
 
 from folkmoot.authority import signing
 from folkmoot.authority.server import wire
+from folkmoot.authority.server.claims import Claims
 from folkmoot.authority.server.gate import Gate
 from folkmoot.authority.server.keeper import Keeper
 from folkmoot.core.coordinator import encode
@@ -48,8 +49,15 @@ class Access(NamedTuple):
 class Service:
     """Answers for one keeper."""
 
-    def __init__(self, keeper: Keeper, access: Access, data: Path | None = None) -> None:
+    def __init__(
+        self,
+        keeper: Keeper,
+        access: Access,
+        data: Path | None = None,
+        claims: Claims | None = None,
+    ) -> None:
         self.keeper = keeper
+        self.claims = claims
         self.access = access
         self.data = data
         self.session = secrets.token_bytes(signing.SESSION_BYTES)
@@ -102,7 +110,10 @@ class Service:
             await context.abort(
                 grpc.StatusCode.PERMISSION_DENIED, "the message names another sender than its key"
             )
-        refused = await self.keeper.submit(message)
+        if self.claims is not None and isinstance(message, m.OpportunisticCooldown):
+            refused = await self.claims.submit(self.keeper, message)
+        else:
+            refused = await self.keeper.submit(message)
         return wire.Receipt(refused=refused.name if refused else "")
 
     async def read(self, request: Any, context: Any) -> Any:
