@@ -29,6 +29,9 @@ def join(
         typer.Option(help="Relay for peers behind NAT; 'default' is iroh's public set."),
     ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads for training; 0 is all.")] = 0,
+    store_gb: Annotated[
+        float, typer.Option(help="The most memory for what peers fetch from us, in GB.", min=0.01)
+    ] = 4.0,
     tls_ca: Annotated[
         Path | None, typer.Option(help="CA (PEM) of the server's certificate, to use TLS.")
     ] = None,
@@ -45,7 +48,8 @@ def join(
     home = folder or Path("out") / run_id / "client"
     with failing(Denied, OSError, ValueError, ImportError):
         tls = Tls(tls_ca, tls_cert, tls_key) if tls_ca else None
-        asyncio.run(_join(address, run_id, home, key, bind, tuple(relay or ()), threads, tls))
+        relays = tuple(relay or ())
+        asyncio.run(_join(address, run_id, home, key, bind, relays, threads, store_gb, tls))
 
 
 async def _join(
@@ -56,6 +60,7 @@ async def _join(
     bind: str,
     relays: tuple[str, ...],
     threads: int,
+    store_gb: float,
     tls: Any,
 ) -> None:
     import torch
@@ -87,7 +92,7 @@ async def _join(
 
     learner = await asyncio.to_thread(Learner, state.run, open_url)
     await asyncio.to_thread(learner.rehearse)
-    config = PeerConfig(bind=bind, relays=relays)
+    config = PeerConfig(bind=bind, relays=relays, store_bytes=round(store_gb * 1e9))
     async with await Peer.open(identity.private, gossip_topic(run_id), config) as peer:
         parameters = sum(p.numel() for p in learner.model.parameters())
         log.write(events.Began(identity.public.hex(), run_id, parameters))
