@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from folkmoot.cli import tls
+
 
 def register(app: typer.Typer) -> None:
     app.command()(join)
@@ -32,24 +34,22 @@ def join(
     store_gb: Annotated[
         float, typer.Option(help="The most memory for what peers fetch from us, in GB.", min=0.01)
     ] = 4.0,
-    tls_ca: Annotated[
-        Path | None, typer.Option(help="CA (PEM) of the server's certificate, to use TLS.")
-    ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="Our certificate (PEM).")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
+    tls_ca: tls.Ca = None,
+    tls_cert: tls.Cert = None,
+    tls_key: tls.Key = None,
 ) -> None:
     """Join a run and train with the others until it is finished.
 
     Ctrl-C tells the run and leaves; a second one leaves at once. Needs folkmoot[train].
     """
-    from folkmoot.authority.server.remote import Denied, Tls
+    from folkmoot.authority.server.remote import Denied
     from folkmoot.cli.failing import failing
 
     home = folder or Path("out") / run_id / "client"
     with failing(Denied, OSError, ValueError, ImportError):
-        tls = Tls(tls_ca, tls_cert, tls_key) if tls_ca else None
+        secured = tls.client_tls(tls_ca, tls_cert, tls_key)
         relays = tuple(relay or ())
-        asyncio.run(_join(address, run_id, home, key, bind, relays, threads, store_gb, tls))
+        asyncio.run(_join(address, run_id, home, key, bind, relays, threads, store_gb, secured))
 
 
 async def _join(
@@ -61,7 +61,7 @@ async def _join(
     relays: tuple[str, ...],
     threads: int,
     store_gb: float,
-    tls: Any,
+    secured: Any,
 ) -> None:
     import torch
 
@@ -80,7 +80,7 @@ async def _join(
         torch.set_num_threads(threads)
     identity = Identity.load(key or folder / "client.key")
     log = EventLog(folder / "events.jsonl")
-    authority = ServerAuthority(address, run_id, identity, tls)
+    authority = ServerAuthority(address, run_id, identity, secured)
     typer.echo(f"client {short(identity.public)} joins run '{run_id}' at {address}")
     state = await anext(authority.watch())
     loop = asyncio.get_running_loop()

@@ -57,6 +57,8 @@ def serve(
         run = decode_run(file.read_text(), file.name)
         if (tls_cert is None) != (tls_key is None):
             raise ValueError("TLS needs both --tls-cert and --tls-key")
+        if tls_client_ca is not None and tls_cert is None:
+            raise ValueError("--tls-client-ca needs --tls-cert and --tls-key")
         tls = ServerTls(tls_cert, tls_key, tls_client_ca) if tls_cert and tls_key else None
         if verify_checkpoints not in tuple(Policy):
             raise ValueError("--verify-checkpoints is auto, always or never")
@@ -119,8 +121,12 @@ async def _serve(
         (folder / "address").write_text(f"{host}:{server.port}\n")
         how = "resumed" if server.keeper.resumed else "new"
         typer.echo(f"run '{run.run_id}' ({how}) at {host}:{server.port}")
-        typer.echo(f"  join:  folkmoot join {host}:{server.port} --run-id {run.run_id}")
-        typer.echo(f"  owner: folkmoot pause {host}:{server.port} --key {folder / 'owner.key'}")
+        how_to_reach = " --tls-ca CA.pem" if tls else ""
+        if tls and tls.client_ca:
+            how_to_reach += " --tls-cert CERT.pem --tls-key KEY.pem"
+        here = f"{host}:{server.port} --run-id {run.run_id}{how_to_reach}"
+        typer.echo(f"  join:  folkmoot join {here}")
+        typer.echo(f"  owner: folkmoot pause {here} --key {folder / 'owner.key'}")
         waiting = asyncio.ensure_future(stopping.wait())
         ends: list[asyncio.Future[Any]] = [server.failed, waiting]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -174,6 +174,10 @@ class Keeper:
                 self.view, self.version = shown, self.version + 1
                 self._shown.notify_all()
 
+    def close(self) -> None:
+        """Let the journal go; for a keeper that never served."""
+        self._journal.close()
+
     def _fail_waiting(self) -> None:
         for _, answer in self._inbox:
             answer.cancel()

@@ -49,6 +49,18 @@ class Listening(NamedTuple):
     failed: asyncio.Future[Any]  # done, with the error, when the run can no longer be kept
 
 
+def _port(server: grpc.aio.Server, address: str, tls: ServerTls | None) -> int:
+    try:
+        if tls is None:
+            return int(server.add_insecure_port(address))
+        return int(server.add_secure_port(address, tls.credentials()))
+    except RuntimeError:
+        why = "the address is taken or not of this machine"
+        if tls is not None:
+            why += f", or {tls.cert} and {tls.key} are not a certificate and its key in PEM"
+        raise OSError(f"cannot listen at {address}: {why}") from None
+
+
 @asynccontextmanager
 async def listen(
     run: Run,
@@ -76,10 +88,11 @@ async def listen(
         ]
     )
     service.register(server)
-    if tls is None:
-        port = server.add_insecure_port(address)
-    else:
-        port = server.add_secure_port(address, tls.credentials())
+    try:
+        port = _port(server, address, tls)
+    except BaseException:
+        keeper.close()
+        raise
     working = asyncio.gather(keeper.serve(), service.publish())
     await server.start()
     try:
