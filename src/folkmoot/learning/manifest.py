@@ -6,6 +6,8 @@ from typing import Annotated, Protocol
 
 import msgspec
 
+from folkmoot.core.unreadable import UNREADABLE
+
 MANIFEST = "manifest.json"
 MANIFEST_LIMIT = 1 << 20
 FileName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
@@ -60,7 +62,7 @@ def read_manifest(store: Store, name: str, sizes: Mapping[str, int]) -> Manifest
     content = b"".join(store.stream(key, MANIFEST_LIMIT))
     try:
         manifest = msgspec.json.decode(content, type=Manifest)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise CheckpointError(f"{where}: its manifest cannot be read: {error}") from error
     if manifest.version != 1:
         raise CheckpointError(f"{where}: is of version {manifest.version}; this program reads 1")

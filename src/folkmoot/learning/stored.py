@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from blake3 import blake3
 
+from folkmoot.core.unreadable import UNREADABLE
 from folkmoot.learning.leaves import leaf_hasher, root
 from folkmoot.learning.manifest import CheckpointError, FileMark, Store, read_manifest
 
@@ -104,7 +105,7 @@ def _spans(header: bytes, where: str) -> dict[str, Span]:
         table = msgspec.json.decode(header, type=dict[str, Any])
         table.pop("__metadata__", None)
         return msgspec.convert(table, dict[str, Span])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise CheckpointError(f"{where}: its header cannot be read: {error}") from error
 
 

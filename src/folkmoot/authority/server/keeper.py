@@ -29,6 +29,7 @@ from folkmoot.core.coordinator import (
 )
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.view import view
+from folkmoot.core.unreadable import UNREADABLE
 
 # Messages taken together at most, and journal bytes after which a snapshot replaces the records.
 BATCH = 4096
@@ -85,16 +86,14 @@ class Keeper:
             self._journal.append(_encoder.encode(Snapshot(0, encode(state))))
             return state, 0, False
         state, now = create(run, 0), 0
-        for record in records:
-            match _decoder.decode(record):
-                case Snapshot(at, data):
-                    state, now = decode(data), at
-                case Batch(entries):
-                    for entry in entries:
-                        state, now = (
-                            apply(state, entry.message, entry.now, entry.seed)[0],
-                            entry.now,
-                        )
+        try:
+            for record in records:
+                state, now = _replayed(state, now, record)
+        except UNREADABLE as error:
+            raise JournalError(
+                f"{self._journal.path} holds what this version cannot read ({error}): use the"
+                " version that wrote it, or another state folder"
+            ) from error
         if state.run.run_id != run.run_id:
             raise JournalError(
                 f"{self._journal.path} belongs to run '{state.run.run_id}', not to '{run.run_id}':"
@@ -182,6 +181,17 @@ class Keeper:
         for _, answer in self._inbox:
             answer.cancel()
         self._inbox = []
+
+
+def _replayed(state: Coordinator, now: int, record: bytes) -> tuple[Coordinator, int]:
+    """The state and the time after one record."""
+    match _decoder.decode(record):
+        case Snapshot(at, data):
+            return decode(data), at
+        case Batch(entries):
+            for entry in entries:
+                state, now = apply(state, entry.message, entry.now, entry.seed)[0], entry.now
+    return state, now
 
 
 class _Step:

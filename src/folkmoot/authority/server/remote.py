@@ -45,6 +45,13 @@ class Tls(NamedTuple):
         return grpc.ssl_channel_credentials(self.ca.read_bytes(), *own)
 
 
+def _whole(snapshot: bytes) -> Coordinator:
+    try:
+        return decode(snapshot)
+    except msgspec.ValidationError as error:
+        raise DeltaError(f"the server sent what is no state: {error}") from error
+
+
 def _mismatch(details: str, tls: Tls | None) -> str | None:
     """What to do when the two ends do not speak the same TLS, as far as the error tells."""
     if "WRONG_VERSION_NUMBER" in details:
@@ -164,7 +171,7 @@ class ServerAuthority:
         async for change in self._watch(await self._signed("Watch", b"")):
             self.received += change.ByteSize()
             if change.snapshot:
-                state = decode(change.snapshot)
+                state = _whole(change.snapshot)
             elif state is None:
                 raise DeltaError("the server sent a change before a state")
             else:

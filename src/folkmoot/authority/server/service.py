@@ -26,6 +26,7 @@ from folkmoot.authority.server.keeper import Keeper
 from folkmoot.core.coordinator import encode
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.view import encode_change
+from folkmoot.core.unreadable import UNREADABLE
 
 # Changes a watcher may lag behind before it is sent the whole state.
 LAG = 64
@@ -97,7 +98,7 @@ class Service:
         key = await self._authenticate("Submit", request, context)
         try:
             message = _messages.decode(request.payload)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except UNREADABLE as error:
             await context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT, f"not a message of a client: {error}"
             )
@@ -121,7 +122,7 @@ class Service:
         await self._authenticate("Read", request, context)
         try:
             wanted = _ranges.decode(request.payload)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except UNREADABLE as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not a range: {error}")
         files = await asyncio.to_thread(_files, self.data)
         if wanted.name not in files:
