@@ -88,7 +88,7 @@ async def test_a_false_claim_is_refused_and_the_others_go_on(
         assert isinstance(true, ClaimVerified)
         assert true.sender != false.sender
         refused = [e for a in members for e in a.all(events.MessageRefused)]
-        assert [e.reason for e in refused] == ["WrongCheckpoint"]
+        assert [e.reason for e in refused] == ["WrongModel"]
         assert [e.location for e in run.all(m.CheckpointStored)] == [true.location]
         stored = Learner(run.run)
         stored.restore(Path(true.location))

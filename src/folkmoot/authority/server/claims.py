@@ -77,7 +77,7 @@ class Claims:
         known, task = self._under_way.get(claim.sender, (None, None))
         if task is None:
             if self._tries.get(claim.sender, 0) >= TRIES:
-                return m.Reason.WrongCheckpoint
+                return m.Reason.WrongModel
             self._tries[claim.sender] = self._tries.get(claim.sender, 0) + 1
             task = asyncio.create_task(self._judge(keeper, claim))
             self._under_way[claim.sender] = (claim, task)
@@ -103,7 +103,7 @@ class Claims:
                 return await keeper.submit(claim)
         if false is not None:
             self._tell(ClaimRefused(claim.sender, claim.location, false))
-            return m.Reason.WrongCheckpoint
+            return m.Reason.WrongModel
         self._tell(ClaimVerified(claim.sender, claim.location))
         return await keeper.submit(claim)
 

@@ -125,7 +125,6 @@ class Reason(StrEnum):
     HealthyClient = "it accuses a client whom the witnesses' score does not confirm unhealthy"
     NotACheckpointer = "its sender is not a checkpointer of this cooldown"
     WrongModel = "the model it names is not the one a quorum agreed on"
-    WrongCheckpoint = "what is stored where it says is not the model that a quorum agreed on"
     WrongLocation = "the location it names is not one this run stores to"
     NotHalted = "the run is neither paused nor finished"
     AlreadyPausing = "the run is paused or pausing already"
