@@ -1,6 +1,7 @@
 """`folkmoot serve`: keep a run's state for clients to join."""
 
 import asyncio
+import os
 import signal
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,6 +36,10 @@ def serve(
             " else the checkpointer is believed), always, never."
         ),
     ] = "auto",
+    ready_fd: Annotated[
+        int | None,
+        typer.Option(hidden=True, help="Write the address to this descriptor when listening."),
+    ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM) to serve TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
     tls_client_ca: Annotated[
@@ -64,7 +69,7 @@ def serve(
             raise ValueError("--verify-checkpoints is auto, always or never")
         folder = state or Path("out") / run.run_id / "server"
         policy = Policy(verify_checkpoints)
-        asyncio.run(_serve(run, folder, listen, _keys(allow), tls, data, policy))
+        asyncio.run(_serve(run, folder, listen, _keys(allow), tls, data, policy, ready_fd))
 
 
 def _claims(policy: Any, tell: Any) -> Any:
@@ -99,6 +104,7 @@ async def _serve(
     tls: Any,
     data: Path | None,
     policy: Any,
+    ready_fd: int | None,
 ) -> None:
     from folkmoot.authority.server.serve import collect_seldom, listen
     from folkmoot.authority.server.service import Access
@@ -119,6 +125,9 @@ async def _serve(
     ) as server:
         host = address.rpartition(":")[0]
         (folder / "address").write_text(f"{host}:{server.port}\n")
+        if ready_fd is not None:
+            os.write(ready_fd, f"{host}:{server.port}\n".encode())
+            os.close(ready_fd)
         how = "resumed" if server.keeper.resumed else "new"
         typer.echo(f"run '{run.run_id}' ({how}) at {host}:{server.port}")
         how_to_reach = " --tls-ca CA.pem" if tls else ""
