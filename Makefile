@@ -60,8 +60,9 @@ bench-learning: $(VENV)/.dev ## speed of the exchange methods, then loss against
 	@$(BIN)/python benchmarks/distro_speed.py
 	@$(BIN)/python benchmarks/learning_curves.py
 
-faults: $(VENV)/.dev ## long fault runs
+faults: $(VENV)/.dev ## long fault runs: simulated worlds, damaged bytes, real processes
 	@$(BIN)/folkmoot simulate --seeds 5000
+	@$(BIN)/python -m pytest tests/fuzz --hypothesis-profile=long
 	@$(BIN)/python -m pytest -m faults
 
 clean: ## remove the virtual environment and everything generated

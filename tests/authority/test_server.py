@@ -246,3 +246,14 @@ async def test_the_server_keeps_data_for_clients_that_have_none(tmp_path: Path) 
         for name in ("../secret", "missing", str(tmp_path / "secret"), ""):
             with pytest.raises(Denied, match="no data file"):
                 await authority.read(name, 0, 5)
+
+
+async def test_a_burst_of_thousands_of_requests_is_answered_whole(tmp_path: Path) -> None:
+    """Everybody comes back at once after a restart: gRPC's default cancels some of them."""
+    async with serving(tmp_path) as server:
+        channel = grpc.aio.insecure_channel(f"127.0.0.1:{server.port}")
+        hello = channel.unary_unary(f"/{wire.SERVICE}/Hello")
+        request = wire.HelloRequest(run_id="moot").SerializeToString()
+        answers = await asyncio.gather(*(hello(request) for _ in range(4000)))
+        assert len(answers) == 4000
+        await channel.close()

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 import torch
 
+from folkmoot.authority.server.claims import Claims, Policy
 from folkmoot.authority.server.remote import ServerAuthority
 from folkmoot.authority.server.serve import Listening, listen
 from folkmoot.authority.server.service import Access
@@ -25,6 +26,7 @@ from folkmoot.authority.signing import Identity
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
 from folkmoot.client.member import Member
+from folkmoot.client.verify import check_stored
 from folkmoot.core.coordinator import Coordinator, Run, RunState
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
@@ -143,6 +145,7 @@ class Moot:
         self.run, self.folder, self.peers = run, folder, peers
         self.server: Any = None
         self.effects: list[m.Effect] = []
+        self.claims: list[msgspec.Struct] = []  # what became of checkpointers' claims
         self.times: list[int] = []  # of the effects, by the run's clock, in milliseconds
         self.attendants: list[Attendant] = []
         self.news = asyncio.Event()
@@ -160,6 +163,10 @@ class Moot:
     def noted(self, effect: m.Effect, now: int) -> None:
         self.effects.append(effect)
         self.times.append(now)
+        self.news.set()
+
+    def told(self, event: msgspec.Struct) -> None:
+        self.claims.append(event)
         self.news.set()
 
     def heard(self, who: Attendant, event: msgspec.Struct) -> None:
@@ -249,13 +256,17 @@ def together(attendants: list[Attendant]) -> dict[tuple[int, int], str]:
 
 
 @asynccontextmanager
-async def moot(folder: Path, peers: PeerConfig = QUICK, **changes: Any) -> AsyncIterator[Moot]:
+async def moot(
+    folder: Path, peers: PeerConfig = QUICK, policy: Policy = Policy.auto, **changes: Any
+) -> AsyncIterator[Moot]:
     """A run that is served while the block lasts; members that are left are ended."""
     torch.set_num_threads(1)
     made = Moot(make_run(folder, **changes), folder, peers)
     journal = folder / "run.journal"
-    access = Access()
-    async with listen(made.run, journal, "127.0.0.1:0", access, listener=made.noted) as server:
+    claims = Claims(check_stored, policy, made.told)
+    async with listen(
+        made.run, journal, "127.0.0.1:0", Access(), listener=made.noted, claims=claims
+    ) as server:
         made.server = server
         try:
             yield made

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from folkmoot.cli import tls
+
 Address = Annotated[str, typer.Argument(help="Where the run's server listens, host:port.")]
 RunId = Annotated[str, typer.Option(help="The run's name.")]
 Key = Annotated[Path, typer.Option(help="The owner's key: owner.key in the server's folder.")]
@@ -16,33 +18,57 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def status(address: Address, run_id: RunId, key: Key = Path("client.key")) -> None:
+def status(
+    address: Address,
+    run_id: RunId,
+    key: Key = Path("client.key"),
+    tls_ca: tls.Ca = None,
+    tls_cert: tls.Cert = None,
+    tls_key: tls.Key = None,
+) -> None:
     """Say how far a run is. Any key that may join may look."""
-    asyncio.run(_ask(address, run_id, key, None))
+    asyncio.run(_ask(address, run_id, key, (tls_ca, tls_cert, tls_key), None))
 
 
-def pause(address: Address, run_id: RunId, key: Key) -> None:
+def pause(
+    address: Address,
+    run_id: RunId,
+    key: Key,
+    tls_ca: tls.Ca = None,
+    tls_cert: tls.Cert = None,
+    tls_key: tls.Key = None,
+) -> None:
     """Halt a run once its epoch has drained: nothing that was trained is lost."""
     from folkmoot.core.coordinator.messages import Pause
 
-    asyncio.run(_ask(address, run_id, key, Pause()))
+    asyncio.run(_ask(address, run_id, key, (tls_ca, tls_cert, tls_key), Pause()))
 
 
-def resume(address: Address, run_id: RunId, key: Key) -> None:
+def resume(
+    address: Address,
+    run_id: RunId,
+    key: Key,
+    tls_ca: tls.Ca = None,
+    tls_cert: tls.Cert = None,
+    tls_key: tls.Key = None,
+) -> None:
     """Let a paused run go on."""
     from folkmoot.core.coordinator.messages import Resume
 
-    asyncio.run(_ask(address, run_id, key, Resume()))
+    asyncio.run(_ask(address, run_id, key, (tls_ca, tls_cert, tls_key), Resume()))
 
 
-async def _ask(address: str, run_id: str, key: Path, message: Any) -> None:
+async def _ask(
+    address: str, run_id: str, key: Path, files: tuple[Path | None, ...], message: Any
+) -> None:
     from folkmoot.authority import Unreachable
     from folkmoot.authority.server.remote import Denied, ServerAuthority
     from folkmoot.authority.signing import Identity
     from folkmoot.cli.failing import failing
 
-    with failing(Denied, Unreachable, ValueError, TimeoutError):
-        authority = ServerAuthority(address, run_id, Identity.load(key))
+    with failing(Denied, Unreachable, ValueError, OSError):
+        secured = tls.client_tls(*files)
+        authority = ServerAuthority(address, run_id, Identity.load(key), secured)
         try:
             refused = await authority.submit(message) if message else None
             async with asyncio.timeout(10):

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from folkmoot.cli import tls
+
 
 def register(app: typer.Typer) -> None:
     app.command()(join)
@@ -29,23 +31,25 @@ def join(
         typer.Option(help="Relay for peers behind NAT; 'default' is iroh's public set."),
     ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads for training; 0 is all.")] = 0,
-    tls_ca: Annotated[
-        Path | None, typer.Option(help="CA (PEM) of the server's certificate, to use TLS.")
-    ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="Our certificate (PEM).")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
+    store_gb: Annotated[
+        float, typer.Option(help="The most memory for what peers fetch from us, in GB.", min=0.01)
+    ] = 4.0,
+    tls_ca: tls.Ca = None,
+    tls_cert: tls.Cert = None,
+    tls_key: tls.Key = None,
 ) -> None:
     """Join a run and train with the others until it is finished.
 
     Ctrl-C tells the run and leaves; a second one leaves at once. Needs folkmoot[train].
     """
-    from folkmoot.authority.server.remote import Denied, Tls
+    from folkmoot.authority.server.remote import Denied
     from folkmoot.cli.failing import failing
 
     home = folder or Path("out") / run_id / "client"
     with failing(Denied, OSError, ValueError, ImportError):
-        tls = Tls(tls_ca, tls_cert, tls_key) if tls_ca else None
-        asyncio.run(_join(address, run_id, home, key, bind, tuple(relay or ()), threads, tls))
+        secured = tls.client_tls(tls_ca, tls_cert, tls_key)
+        relays = tuple(relay or ())
+        asyncio.run(_join(address, run_id, home, key, bind, relays, threads, store_gb, secured))
 
 
 async def _join(
@@ -56,7 +60,8 @@ async def _join(
     bind: str,
     relays: tuple[str, ...],
     threads: int,
-    tls: Any,
+    store_gb: float,
+    secured: Any,
 ) -> None:
     import torch
 
@@ -75,7 +80,7 @@ async def _join(
         torch.set_num_threads(threads)
     identity = Identity.load(key or folder / "client.key")
     log = EventLog(folder / "events.jsonl")
-    authority = ServerAuthority(address, run_id, identity, tls)
+    authority = ServerAuthority(address, run_id, identity, secured)
     typer.echo(f"client {short(identity.public)} joins run '{run_id}' at {address}")
     state = await anext(authority.watch())
     loop = asyncio.get_running_loop()
@@ -87,7 +92,7 @@ async def _join(
 
     learner = await asyncio.to_thread(Learner, state.run, open_url)
     await asyncio.to_thread(learner.rehearse)
-    config = PeerConfig(bind=bind, relays=relays)
+    config = PeerConfig(bind=bind, relays=relays, store_bytes=round(store_gb * 1e9))
     async with await Peer.open(identity.private, gossip_topic(run_id), config) as peer:
         parameters = sum(p.numel() for p in learner.model.parameters())
         log.write(events.Began(identity.public.hex(), run_id, parameters))

@@ -1,10 +1,11 @@
 """A whole run on this machine: a server and clients, each a process of its own."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,6 +22,7 @@ class LocalRun:
         self.server: subprocess.Popen[bytes] | None = None
         self.clients: dict[str, subprocess.Popen[bytes]] = {}
         self._next = 1
+        self._ended = threading.Event()
         self._known: set[str] = set()  # clients whose end is known
 
     def __enter__(self) -> Self:
@@ -43,17 +45,18 @@ class LocalRun:
 
     def serve(self, listen: str = "127.0.0.1:0") -> None:
         """Start the server and wait until it listens."""
-        told = self.folder / "server" / "address"
-        told.unlink(missing_ok=True)
-        state = str(self.folder / "server")
-        self.server = self._start(
-            "server", "serve", str(self.file), f"--listen={listen}", f"--state={state}"
-        )
-        deadline = time.monotonic() + START_TIME
-        while not told.exists():
-            if self.server.poll() is not None or time.monotonic() > deadline:
+        hear, tell = os.pipe()
+        state = f"--state={self.folder / 'server'}"
+        words = ["serve", str(self.file), f"--listen={listen}", state, f"--ready-fd={tell}"]
+        try:
+            self.server = self._start("server", *words, hand_on=(tell,))
+        finally:
+            os.close(tell)
+        # Its end of the pipe speaks when it listens, and closes when it ends.
+        with os.fdopen(hear, "rb") as pipe:
+            ready, _, _ = select.select([pipe], [], [], START_TIME)
+            if not ready or not pipe.read():
                 raise RuntimeError(f"the server did not start:\n{self.output('server')}")
-            time.sleep(0.05)
 
     def join(self) -> str:
         """Start one more client; its name."""
@@ -114,12 +117,19 @@ class LocalRun:
                 process.kill()
                 process.wait()
 
-    def _start(self, name: str, *words: str) -> subprocess.Popen[bytes]:
+    def wait(self, seconds: float) -> None:
+        """Until a process ends, but no longer than this."""
+        self._ended.wait(seconds)
+        self._ended.clear()
+
+    def _start(
+        self, name: str, *words: str, hand_on: tuple[int, ...] = ()
+    ) -> subprocess.Popen[bytes]:
         home = self.folder / name
         home.mkdir(parents=True, exist_ok=True)
         threads = {"OMP_NUM_THREADS": str(self.threads), "NUMBA_NUM_THREADS": str(self.threads)}
         with (home / "output.txt").open("ab") as output:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-m", "folkmoot", *words],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -127,4 +137,11 @@ class LocalRun:
                 env={**os.environ, **threads},
                 # Ctrl-C in the terminal is ours to hand on.
                 start_new_session=True,
+                pass_fds=hand_on,
             )
+        threading.Thread(target=self._await_end, args=(process,), daemon=True).start()
+        return process
+
+    def _await_end(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        self._ended.set()

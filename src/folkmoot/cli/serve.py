@@ -1,6 +1,7 @@
 """`folkmoot serve`: keep a run's state for clients to join."""
 
 import asyncio
+import os
 import signal
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +29,17 @@ def serve(
         Path | None,
         typer.Option(help="Folder of token files for clients without data (urls 'run:NAME')."),
     ] = None,
+    verify_checkpoints: Annotated[
+        str,
+        typer.Option(
+            help="Read every checkpoint before it counts: auto (if the store can be read from here;"
+            " else the checkpointer is believed), always, never."
+        ),
+    ] = "auto",
+    ready_fd: Annotated[
+        int | None,
+        typer.Option(hidden=True, help="Write the address to this descriptor when listening."),
+    ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM) to serve TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
     tls_client_ca: Annotated[
@@ -40,18 +52,38 @@ def serve(
     folder, it resumes the same round with the same clients.
     """
     from folkmoot.authority.journal import JournalError
+    from folkmoot.authority.server.claims import Policy
     from folkmoot.authority.server.serve import ServerTls
     from folkmoot.cli.failing import failing
     from folkmoot.core.config import ConfigError
     from folkmoot.core.coordinator import decode_run
 
-    with failing(ConfigError, JournalError, OSError, ValueError):
+    with failing(ConfigError, JournalError, OSError, ValueError, ImportError):
         run = decode_run(file.read_text(), file.name)
         if (tls_cert is None) != (tls_key is None):
             raise ValueError("TLS needs both --tls-cert and --tls-key")
+        if tls_client_ca is not None and tls_cert is None:
+            raise ValueError("--tls-client-ca needs --tls-cert and --tls-key")
         tls = ServerTls(tls_cert, tls_key, tls_client_ca) if tls_cert and tls_key else None
+        if verify_checkpoints not in tuple(Policy):
+            raise ValueError("--verify-checkpoints is auto, always or never")
         folder = state or Path("out") / run.run_id / "server"
-        asyncio.run(_serve(run, folder, listen, _keys(allow), tls, data))
+        policy = Policy(verify_checkpoints)
+        asyncio.run(_serve(run, folder, listen, _keys(allow), tls, data, policy, ready_fd))
+
+
+def _claims(policy: Any, tell: Any) -> Any:
+    """What checks checkpoints, as far as this installation can."""
+    from folkmoot.authority.server.claims import Claims, Policy
+
+    try:
+        from folkmoot.client.verify import check_stored
+    except ImportError as error:
+        if policy is Policy.always:
+            raise
+        typer.echo(f"checkpoints are believed unread: {error} (folkmoot[federated] has it)")
+        return None
+    return Claims(check_stored, policy, tell)
 
 
 def _keys(file: Path | None) -> frozenset[bytes]:
@@ -71,12 +103,15 @@ async def _serve(
     allowed: frozenset[bytes],
     tls: Any,
     data: Path | None,
+    policy: Any,
+    ready_fd: int | None,
 ) -> None:
-    from folkmoot.authority.server.serve import listen
+    from folkmoot.authority.server.serve import collect_seldom, listen
     from folkmoot.authority.server.service import Access
     from folkmoot.authority.signing import Identity
     from folkmoot.observe.log import EventLog
 
+    collect_seldom()
     owner = Identity.load(folder / "owner.key")
     log = EventLog(folder / "events.jsonl")
     access = Access(allowed, frozenset({owner.public}))
@@ -84,15 +119,23 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     journal = folder / "run.journal"
+    claims = _claims(policy, log.write)
     async with listen(
-        run, journal, address, access, tls, lambda effect, now: log.write(effect), data
+        run, journal, address, access, tls, lambda effect, now: log.write(effect), data, claims
     ) as server:
         host = address.rpartition(":")[0]
         (folder / "address").write_text(f"{host}:{server.port}\n")
+        if ready_fd is not None:
+            os.write(ready_fd, f"{host}:{server.port}\n".encode())
+            os.close(ready_fd)
         how = "resumed" if server.keeper.resumed else "new"
         typer.echo(f"run '{run.run_id}' ({how}) at {host}:{server.port}")
-        typer.echo(f"  join:  folkmoot join {host}:{server.port} --run-id {run.run_id}")
-        typer.echo(f"  owner: folkmoot pause {host}:{server.port} --key {folder / 'owner.key'}")
+        how_to_reach = " --tls-ca CA.pem" if tls else ""
+        if tls and tls.client_ca:
+            how_to_reach += " --tls-cert CERT.pem --tls-key KEY.pem"
+        here = f"{host}:{server.port} --run-id {run.run_id}{how_to_reach}"
+        typer.echo(f"  join:  folkmoot join {here}")
+        typer.echo(f"  owner: folkmoot pause {here} --key {folder / 'owner.key'}")
         waiting = asyncio.ensure_future(stopping.wait())
         ends: list[asyncio.Future[Any]] = [server.failed, waiting]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

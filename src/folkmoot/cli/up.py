@@ -1,10 +1,12 @@
 """`folkmoot up`: a whole run on this machine, to try things out."""
 
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+# Seconds between two looks at the logs, which is how often the view can change.
+REFRESH = 0.2
 
 
 def register(app: typer.Typer) -> None:
@@ -55,7 +57,7 @@ def watch(local: Any, run: Any, each: Any = lambda picture: None) -> Any:
             each(picture)
             for name in local.fallen():
                 picture.note(f"{name} ended by itself:\n{local.output(name)}", "a client left")
-            time.sleep(0.2)
+            local.wait(REFRESH)
             if local.server.poll() is not None:
                 raise RuntimeError(f"the server ended:\n{local.output('server')}")
         view.refresh()

@@ -15,6 +15,7 @@ import torch
 
 from folkmoot.core.coordinator import Run
 from folkmoot.core.coordinator.assignment import Share, Span, total
+from folkmoot.core.coordinator.state import STORED_ROUNDS
 from folkmoot.core.material import Data, Source
 from folkmoot.core.recipe import Distro
 from folkmoot.learning import checkpoint, method, statehash
@@ -74,6 +75,7 @@ class Learner:
             recipe = msgspec.structs.replace(recipe, delay=self.run.config.delay)
         self.model = build(self.run.model.architecture, self.run.model.seed, "cpu")
         self.method = method.build(self.model, recipe)
+        self._model_bytes = sum(self.part_sizes().values())
 
     def restore(self, folder: Path) -> None:
         """The model of a checkpoint, with the method's shared state."""
@@ -150,8 +152,17 @@ class Learner:
         return self.method.check(payload)
 
     def payload_limit(self) -> int:
-        """No honest result is larger: the whole model in fp32, and some room."""
-        return 4 * sum(p.numel() for p in self.model.parameters()) + (1 << 20)
+        """No honest result is larger: the method knows how large each of them is."""
+        return self.method.payload_size
+
+    def room(self, clients: int) -> int:
+        """Bytes that a client of a run of so many keeps for peers, at most.
+
+        The results of the rounds that the state tells of, and two copies of the model: one that
+        newcomers fetch, and its successor.
+        """
+        results = self.payload_limit() * clients * STORED_ROUNDS
+        return results + 2 * self._model_bytes + (1 << 20)
 
     def evaluate(self, sequences: int, stopped: Callable[[], bool]) -> Score | None:
         """Held-out loss over the first sequences; None without held-out data, or when stopped."""

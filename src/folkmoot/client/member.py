@@ -137,6 +137,7 @@ class Member:
             return
         self.emit(_seen(state))
         clients = [x for x in state.epoch.clients if not x.left and x.id != self.machine.id]
+        self.peer.make_room(self.learner.room(len(state.epoch.clients)))
         await self.peer.members({x.id: x.address for x in clients})
         if state.epoch.rounds:
             oldest = state.epoch.rounds[0].height

@@ -7,14 +7,13 @@ counts only when it was read back and passed every check.
 """
 
 import asyncio
-import threading
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from folkmoot.client import events
+from folkmoot.client.aside import aside
 from folkmoot.client.learner import Learner
 from folkmoot.core.coordinator import client_events as c
 from folkmoot.core.coordinator.state import Source
@@ -35,7 +34,6 @@ CONNECT_TIME, AGAIN = 2.0, 0.25
 # How long peers are asked before storage is, if it keeps the same model.
 PATIENCE = 10.0
 
-T = TypeVar("T")
 Work = Callable[..., Awaitable[Any]]
 
 
@@ -119,7 +117,7 @@ class Models:
 
     async def _from_storage(self, location: str) -> str:
         root, _, name = location.rpartition("/")
-        await self._work(self.learner.restore, await _aside(self._read_back, root, name))
+        await self._work(self.learner.restore, await aside(self._read_back, root, name))
         return "storage"
 
     def _read_back(self, root: str, name: str) -> Path:
@@ -145,7 +143,7 @@ class Models:
         """Where the model is stored now, read back and checked; None when it is not."""
         began = time.perf_counter()
         try:
-            location: str = await _aside(self._store, action.step, stopped)
+            location: str = await aside(self._store, action.step, stopped)
         except checkpoint.Cancelled:
             return None
         except (BucketError, checkpoint.CheckpointError, OSError) as error:
@@ -160,21 +158,3 @@ class Models:
         name = self.learner.save(Bucket(root), step, stopped)
         self._read_back(root, name)
         return f"{root.rstrip('/')}/{name}"
-
-
-async def _aside(function: Callable[..., T], *arguments: Any) -> T:
-    """Run in a thread of its own, which ends with the process.
-
-    A store may take minutes to say that it does not answer. Meanwhile the learner goes on.
-    """
-    future: Future[T] = Future()
-    future.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            future.set_result(function(*arguments))
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="store", daemon=True).start()
-    return await asyncio.wrap_future(future)

@@ -21,6 +21,7 @@ from folkmoot.core.coordinator.client import Client
 from folkmoot.core.coordinator.commitment import commitment_hash
 from folkmoot.core.coordinator.ledger import COMMITMENTS_KEPT, Result
 from folkmoot.core.identity import short
+from folkmoot.core.unreadable import UNREADABLE
 from folkmoot.exchange.peer import Message, NoAnswer, Peer, Refusal, StoreFull, Unavailable
 from folkmoot.exchange.peer.rpc import Method
 
@@ -89,7 +90,7 @@ class Results:
             message = await self.peer.receive()
             try:
                 result = msgspec.msgpack.decode(message.head, type=Result)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            except UNREADABLE as error:
                 self._refuse(message.origin, -1, f"it is not a result: {str(error)[:200]}")
                 continue
             if reason := self._contradiction(message, result):

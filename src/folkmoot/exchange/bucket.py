@@ -65,6 +65,7 @@ __all__ = [
     "NotPossible",
     "TooLarge",
     "TooShort",
+    "folder_of",
     "open_object",
 ]
 
@@ -88,10 +89,7 @@ class Bucket:
         self, url: str, options: Mapping[str, str] | None = None, patience: float = 60.0
     ) -> None:
         self.url = url
-        self.folder: Path | None = None
-        scheme = urlsplit(url).scheme
-        if scheme in ("", "file"):
-            self.folder = Path(unquote(urlsplit(url).path) if scheme else url).absolute()
+        self.folder = folder_of(url)
         self._store = open_store(url, self.folder, dict(options or {}), patience)
 
     @again
@@ -306,6 +304,14 @@ class BucketObject:
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> Ranges:
         return self.bucket.get_ranges(self.key, ranges)
+
+
+def folder_of(url: str) -> Path | None:
+    """The folder that a bucket's URL names, or None when it is another kind of bucket."""
+    scheme = urlsplit(url).scheme
+    if scheme not in ("", "file"):
+        return None
+    return Path(unquote(urlsplit(url).path) if scheme else url).absolute()
 
 
 def open_object(

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Any
 
 import msgspec
 from blake3 import blake3
@@ -28,54 +28,24 @@ from torch import Tensor, nn
 
 from folkmoot.learning import tensors
 from folkmoot.learning.data.tokenizer import Tokenizer
+from folkmoot.learning.manifest import (
+    MANIFEST,
+    CheckpointError,
+    FileMark,
+    Manifest,
+    Store,
+    read_manifest,
+)
 from folkmoot.learning.models.gpt import GPT
 from folkmoot.learning.models.huggingface_config import llama_config
 
+__all__ = ["Cancelled", "CheckpointError", "Store", "fetch", "latest", "save"]
+
 log = logging.getLogger(__name__)
-
-MANIFEST = "manifest.json"
-MANIFEST_LIMIT = 1 << 20
-FileName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that cannot be used; the message says which and why."""
 
 
 class Cancelled(Exception):
     """Saving was stopped by the caller; nothing of the checkpoint counts."""
-
-
-class Entry(Protocol):
-    @property
-    def key(self) -> str: ...
-
-    @property
-    def size(self) -> int: ...
-
-
-class Store(Protocol):
-    url: str
-    folder: Path | None
-
-    def put(self, key: str, body: Iterable[bytes | bytearray | memoryview]) -> None: ...
-
-    def stream(self, key: str, limit: int) -> Iterator[bytes]: ...
-
-    def list(self, prefix: str = "") -> Iterable[Entry]: ...
-
-    def delete(self, key: str) -> None: ...
-
-
-class FileMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    size: Annotated[int, msgspec.Meta(ge=0)]
-    blake3: str
-
-
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    step: int
-    files: dict[FileName, FileMark]
-    version: int = 1
 
 
 def save(
@@ -139,28 +109,8 @@ def fetch(store: Store, name: str, into: Path | None = None) -> Path:
         folder = into / name
         folder.mkdir(parents=True, exist_ok=True)
     for file, mark in manifest.files.items():
-        key = f"{name}/{file}"
-        if sizes.get(key) != mark.size:
-            raise CheckpointError(
-                f"{key} in {store.url}: has {sizes.get(key, 'no')} bytes where its manifest says"
-                f" {mark.size}"
-            )
-        _check(store, key, mark, None if store.folder else folder / file)
+        _check(store, f"{name}/{file}", mark, None if store.folder else folder / file)
     return folder
-
-
-def read_manifest(store: Store, name: str, sizes: Mapping[str, int]) -> Manifest:
-    where, key = f"checkpoint {name} in {store.url}", f"{name}/{MANIFEST}"
-    if not 0 < sizes.get(key, 0) <= MANIFEST_LIMIT:
-        raise CheckpointError(f"{where}: has no manifest of a sensible size")
-    content = b"".join(store.stream(key, MANIFEST_LIMIT))
-    try:
-        manifest = msgspec.json.decode(content, type=Manifest)
-    except msgspec.DecodeError as error:
-        raise CheckpointError(f"{where}: its manifest cannot be read: {error}") from error
-    if manifest.version != 1:
-        raise CheckpointError(f"{where}: is of version {manifest.version}; this program reads 1")
-    return manifest
 
 
 def _contents(
@@ -226,9 +176,7 @@ def _check(store: Store, key: str, mark: FileMark, copy: Path | None) -> None:
             if out:
                 out.write(chunk)
     if hasher.hexdigest() != mark.blake3:
-        raise CheckpointError(
-            f"{key} in {store.url}: its content is not what its manifest says (hash differs)"
-        )
+        raise mark.differs(store, key)
 
 
 def _complete(store: Store) -> list[str]:

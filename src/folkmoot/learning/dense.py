@@ -53,6 +53,10 @@ class DenseMethod:
             self.momentum.mul_(self.recipe.beta1).add_(grads)
             self.flat.weights.mul_(1.0 - lr * self.recipe.weight_decay).sub_(self.momentum * lr)
 
+    @property
+    def payload_size(self) -> int:
+        return self.wire.size
+
     def check(self, payload: bytes) -> Refusal | None:
         return self.wire.check(payload)
 

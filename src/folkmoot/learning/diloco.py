@@ -49,6 +49,10 @@ class DiLoCoMethod:
         going.add_(self.momentum * self.recipe.outer_momentum)
         self.flat.weights.sub_(going.mul_(self.recipe.outer_lr))
 
+    @property
+    def payload_size(self) -> int:
+        return self.wire.size
+
     def check(self, payload: bytes) -> Refusal | None:
         return self.wire.check(payload)
 

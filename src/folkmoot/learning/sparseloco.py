@@ -69,6 +69,10 @@ class SparseLoCoMethod:
             self._add(total, payload, 1.0)
         self.flat.weights.sub_(total.mul_(self.recipe.outer_lr / len(payloads)))
 
+    @property
+    def payload_size(self) -> int:
+        return self.wire.size
+
     def check(self, payload: bytes) -> Refusal | None:
         return self.wire.check(payload)
 

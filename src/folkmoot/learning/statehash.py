@@ -13,10 +13,11 @@ from collections.abc import Mapping
 
 import msgspec
 import torch
-from blake3 import blake3
 
-_LEAF = "folkmoot state hash v1: leaf"
-_ROOT = "folkmoot state hash v1: root"
+from folkmoot.learning.leaves import leaf_hasher, root
+
+__all__ = ["StateHash", "leaf", "root", "state_hash", "wrong_parameter"]
+
 _WORTH_THREADS = 1 << 20
 """Below a mebibyte, starting threads costs more than they save."""
 
@@ -28,20 +29,11 @@ class StateHash(msgspec.Struct, frozen=True):
 
 def leaf(name: str, tensor: torch.Tensor) -> bytes:
     """The hash of one parameter; the number of threads (torch's) does not change it."""
-    described = msgspec.json.encode([name, str(tensor.dtype), list(tensor.shape)])
     values = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
     threads = torch.get_num_threads() if values.size >= _WORTH_THREADS else 1
-    hasher = blake3(derive_key_context=_LEAF, max_threads=threads)
-    hasher.update(len(described).to_bytes(8, "little") + described)
+    hasher = leaf_hasher(name, str(tensor.dtype), list(tensor.shape), threads)
     hasher.update(values.data)
     return hasher.digest()
-
-
-def root(leaves: Mapping[str, bytes]) -> bytes:
-    return blake3(
-        msgspec.json.encode([[name, leaves[name].hex()] for name in sorted(leaves)]),
-        derive_key_context=_ROOT,
-    ).digest()
 
 
 def state_hash(module: torch.nn.Module) -> StateHash:

@@ -6,6 +6,7 @@ from hashlib import sha256
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from folkmoot.core.coordinator import Run, apply, create, next_tick
 from folkmoot.core.coordinator import client_events as c
@@ -151,6 +152,27 @@ def test_a_result_that_never_came_is_asked_for() -> None:
     moot.run_until(finished)
     assert asked
     assert len({moot.model_hash(who) for who in moot.clients}) == 1
+
+
+@pytest.mark.parametrize("fooled", [1, 2])
+def test_a_copied_commitment_is_learnt_once_by_those_who_hear_the_copy_too(fooled: int) -> None:
+    """The witnesses' filters hold it, but as another's: its copy has no bytes of its own."""
+    moot = Moot(4, delay=1)
+    liar, *honest = moot.clients
+    copies = []
+
+    def lose(who: bytes, action: c.Action) -> bool:
+        if isinstance(action, c.Tell) and who != liar:
+            copy = replace(action.result, sender=liar)
+            copies.append(copy)
+            moot.queue.extend((other, c.Offered(copy)) for other in honest[:fooled])
+        return isinstance(action, c.Fetch) and action.result in copies
+
+    moot.lose = lose
+    moot.run_until(finished)
+    assert len({moot.model_hash(who) for who in moot.clients}) == 1
+    assert all(len(set(learnt)) == len(learnt) == 6 * 4 for learnt in moot.learnt.values())
+    assert moot.judged() == (72, 0)
 
 
 def test_a_client_that_never_trains_is_removed_and_its_work_done_by_others() -> None:

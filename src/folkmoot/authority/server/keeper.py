@@ -17,9 +17,19 @@ from pathlib import Path
 import msgspec
 
 from folkmoot.authority.journal import Journal, JournalError
-from folkmoot.core.coordinator import Coordinator, Run, apply, create, decode, encode, next_tick
+from folkmoot.core.coordinator import (
+    Coordinator,
+    Run,
+    RunState,
+    apply,
+    create,
+    decode,
+    encode,
+    next_tick,
+)
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.view import view
+from folkmoot.core.unreadable import UNREADABLE
 
 # Messages taken together at most, and journal bytes after which a snapshot replaces the records.
 BATCH = 4096
@@ -76,16 +86,14 @@ class Keeper:
             self._journal.append(_encoder.encode(Snapshot(0, encode(state))))
             return state, 0, False
         state, now = create(run, 0), 0
-        for record in records:
-            match _decoder.decode(record):
-                case Snapshot(at, data):
-                    state, now = decode(data), at
-                case Batch(entries):
-                    for entry in entries:
-                        state, now = (
-                            apply(state, entry.message, entry.now, entry.seed)[0],
-                            entry.now,
-                        )
+        try:
+            for record in records:
+                state, now = _replayed(state, now, record)
+        except UNREADABLE as error:
+            raise JournalError(
+                f"{self._journal.path} holds what this version cannot read ({error}): use the"
+                " version that wrote it, or another state folder"
+            ) from error
         if state.run.run_id != run.run_id:
             raise JournalError(
                 f"{self._journal.path} belongs to run '{state.run.run_id}', not to '{run.run_id}':"
@@ -138,23 +146,14 @@ class Keeper:
         taken, self._inbox = self._inbox[:BATCH], self._inbox[BATCH:]
         if self._inbox:
             self._wake.set()
-        state, now = self.state, self.now()
-        entries, answers = [], []
-        effects: list[m.Effect] = []
-        for message, answer in taken:
-            seed = secrets.randbits(64)
-            new, given = apply(state, message, now, seed)
-            refused = next((e.reason for e in given if isinstance(e, m.Refused)), None)
-            if new is not state:
-                entries.append(Entry(now, seed, message))
-            state = new
-            answers.append((answer, refused))
-            effects += given
-        if entries:
-            await self._record(Batch(tuple(entries)), state, now)
-        self.state = state
-        for effect in effects:
-            self._listen(effect, now)
+        working = _Step(self.state, self.now())
+        answers = [(answer, working.take(message)) for message, answer in taken]
+        working.take_due_ticks()
+        if working.entries:
+            await self._record(Batch(tuple(working.entries)), working.state, working.now)
+        self.state = working.state
+        for effect in working.effects:
+            self._listen(effect, working.now)
         for answer, refused in answers:
             if not answer.done():
                 answer.set_result(refused)
@@ -174,7 +173,53 @@ class Keeper:
                 self.view, self.version = shown, self.version + 1
                 self._shown.notify_all()
 
+    def close(self) -> None:
+        """Let the journal go; for a keeper that never served."""
+        self._journal.close()
+
     def _fail_waiting(self) -> None:
         for _, answer in self._inbox:
             answer.cancel()
         self._inbox = []
+
+
+def _replayed(state: Coordinator, now: int, record: bytes) -> tuple[Coordinator, int]:
+    """The state and the time after one record."""
+    match _decoder.decode(record):
+        case Snapshot(at, data):
+            return decode(data), at
+        case Batch(entries):
+            for entry in entries:
+                state, now = apply(state, entry.message, entry.now, entry.seed)[0], entry.now
+    return state, now
+
+
+class _Step:
+    """A batch on its way: the state nobody sees yet, and what to record and to tell of it."""
+
+    def __init__(self, state: Coordinator, now: int) -> None:
+        self.state = state
+        self.now = now
+        self.entries: list[Entry] = []
+        self.effects: list[m.Effect] = []
+
+    def take(self, message: m.AnyMessage) -> m.Reason | None:
+        """Apply one message; why it was refused, if it was."""
+        seed = secrets.randbits(64)
+        new, given = apply(self.state, message, self.now, seed)
+        if new is not self.state:
+            self.entries.append(Entry(self.now, seed, message))
+        self.state = new
+        self.effects += given
+        return next((e.reason for e in given if isinstance(e, m.Refused)), None)
+
+    def take_due_ticks(self) -> None:
+        """Pass phases that are over as they begin, so that they are recorded and shown as one."""
+        for _ in RunState:
+            due = next_tick(self.state, self.now)
+            if due is None or due > self.now:
+                return
+            before = self.state
+            self.take(m.Tick())
+            if self.state is before:
+                return

@@ -2,7 +2,8 @@
 
 Reconnects by itself: a broken stream is opened again with back-off, a server that restarted has a
 new session and is greeted again. `submit` tries once and says `Unreachable`; when to try again is
-for the one who knows what the message is worth by then.
+for the one who knows what the message is worth by then. A server with which we never spoke and that
+does not take our kind of connection (TLS) is not tried for ever: what to do about it is said.
 """
 
 import asyncio
@@ -23,6 +24,8 @@ from folkmoot.core.coordinator.view import apply_change
 from folkmoot.core.delta import DeltaError
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
+# A server may also hang up because it is just ending: believe it after so many times.
+HANG_UPS = 3
 SUBMIT_TIMEOUT, READ_TIMEOUT = 10.0, 60.0
 
 
@@ -40,6 +43,33 @@ class Tls(NamedTuple):
     def credentials(self) -> grpc.ChannelCredentials:
         own = [p.read_bytes() if p else None for p in (self.key, self.cert)]
         return grpc.ssl_channel_credentials(self.ca.read_bytes(), *own)
+
+
+def _whole(snapshot: bytes) -> Coordinator:
+    try:
+        return decode(snapshot)
+    except msgspec.ValidationError as error:
+        raise DeltaError(f"the server sent what is no state: {error}") from error
+
+
+def _mismatch(details: str, tls: Tls | None) -> str | None:
+    """What to do when the two ends do not speak the same TLS, as far as the error tells."""
+    if "WRONG_VERSION_NUMBER" in details:
+        return "the server does not use TLS: leave --tls-ca out"
+    if "CERTIFICATE_VERIFY_FAILED" in details and tls is not None:
+        return (
+            f"the server's certificate is not one that {tls.ca} vouches for: give --tls-ca the CA"
+            " that signed it"
+        )
+    if "Hostname Verification" in details:
+        return "the server's certificate is for another host: use the name that is in it"
+    if "Socket closed" not in details and "reset by peer" not in details:
+        return None
+    if tls is None:
+        return "the server hangs up: it uses TLS if --tls-ca is needed to join it; ask its owner"
+    if tls.cert is None:
+        return "the server hangs up: it wants a certificate of ours (--tls-cert and --tls-key)"
+    return f"the server hangs up: it may not know the CA that signed {tls.cert}"
 
 
 _FINAL = (
@@ -67,6 +97,8 @@ class ServerAuthority:
             self._channel = grpc.aio.secure_channel(address, tls.credentials(), options)
         self.address = address
         self.run_id = run_id
+        self._tls = tls
+        self._met = False  # whether the server ever answered
         self._identity = identity
         self._session = b""
         # Above every nonce of an earlier process with the same key.
@@ -114,7 +146,7 @@ class ServerAuthority:
         raise AssertionError("the second attempt returns or raises")
 
     async def watch(self) -> AsyncIterator[Coordinator]:
-        wait = FIRST_WAIT
+        wait, hung_up = FIRST_WAIT, 0
         while True:
             try:
                 async for state in self._stream():
@@ -123,6 +155,10 @@ class ServerAuthority:
             except grpc.aio.AioRpcError as error:
                 if error.code() in _FINAL:
                     raise Denied(f"{self.address}: {error.details()}") from None
+                advice = self._advice(error)
+                hung_up += advice is not None
+                if advice and hung_up == HANG_UPS:
+                    raise Denied(f"{self.address}: {advice}") from None
                 if error.code() is grpc.StatusCode.UNAUTHENTICATED:
                     self._session = b""
             except DeltaError:
@@ -135,7 +171,7 @@ class ServerAuthority:
         async for change in self._watch(await self._signed("Watch", b"")):
             self.received += change.ByteSize()
             if change.snapshot:
-                state = decode(change.snapshot)
+                state = _whole(change.snapshot)
             elif state is None:
                 raise DeltaError("the server sent a change before a state")
             else:
@@ -146,6 +182,7 @@ class ServerAuthority:
         if not self._session:
             hello = wire.HelloRequest(run_id=self.run_id)
             self._session = (await self._hello(hello, timeout=SUBMIT_TIMEOUT)).session
+            self._met = True
         self._nonce += 1
         request = wire.Signed(
             public_key=self._identity.public,
@@ -164,7 +201,11 @@ class ServerAuthority:
             return
         if error.code() in (*_FINAL, grpc.StatusCode.UNAUTHENTICATED):
             raise Denied(f"{self.address}: {error.details()}") from None
-        raise Unreachable(f"{self.address}: {error.details()}") from None
+        raise Unreachable(f"{self.address}: {self._advice(error) or error.details()}") from None
+
+    def _advice(self, error: grpc.aio.AioRpcError) -> str | None:
+        """What to do about a connection that can never work; None when another may."""
+        return None if self._met else _mismatch(error.details() or "", self._tls)
 
     def traffic(self) -> tuple[int, int]:
         return self.sent, self.received

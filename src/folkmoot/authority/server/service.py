@@ -3,8 +3,10 @@
 - Everything received is bounded before it is read (gRPC's message limit), signed by the key it
   claims, fresh (a nonce is taken once a session), and decoded into a typed record whose sender is
   that key. Whatever is not is refused with a status and a sentence, and changes nothing.
-- A watcher gets the state once and then what changed. Changes are encoded once for all. A watcher
-  that is too slow is sent the newest state again instead of a growing backlog.
+- A watcher gets the state once and then what changed. A change becomes the bytes of a message once
+  for all. A watcher that is too slow is sent the newest state again instead of a growing backlog.
+- Large messages (a roster) go out a few at a time: gRPC copies each for its connection, and a
+  thousand copies at once would be the server's largest use of memory.
 """
 
 import asyncio
@@ -18,13 +20,18 @@ import msgspec
 
 from folkmoot.authority import signing
 from folkmoot.authority.server import wire
+from folkmoot.authority.server.claims import Claims
+from folkmoot.authority.server.gate import Gate
 from folkmoot.authority.server.keeper import Keeper
 from folkmoot.core.coordinator import encode
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.view import encode_change
+from folkmoot.core.unreadable import UNREADABLE
 
 # Changes a watcher may lag behind before it is sent the whole state.
 LAG = 64
+# Seconds between two changes, per watcher: about what sending one costs; and the longest.
+PACE, LONGEST_PACE = 100e-6, 0.2
 
 _ranges = msgspec.msgpack.Decoder(wire.Range)
 _messages = msgspec.msgpack.Decoder(m.ClientMessage | m.OwnerMessage)
@@ -43,17 +50,25 @@ class Access(NamedTuple):
 class Service:
     """Answers for one keeper."""
 
-    def __init__(self, keeper: Keeper, access: Access, data: Path | None = None) -> None:
+    def __init__(
+        self,
+        keeper: Keeper,
+        access: Access,
+        data: Path | None = None,
+        claims: Claims | None = None,
+    ) -> None:
         self.keeper = keeper
+        self.claims = claims
         self.access = access
         self.data = data
         self.session = secrets.token_bytes(signing.SESSION_BYTES)
         self.watchers = 0
         self._nonces = signing.Nonces()
-        self._changes: list[tuple[int, bytes]] = []
+        self._changes: list[bytes] = []  # the newest last, each one version on
         self._newest = (keeper.version, keeper.view)
         self._encoded = (-1, b"")
-        self._moved = asyncio.Condition()
+        self._moved = asyncio.Event()  # a new one for every version
+        self._gate = Gate()
 
     def register(self, server: grpc.aio.Server) -> None:
         handlers = {
@@ -64,9 +79,7 @@ class Service:
                 self.submit, wire.Signed.FromString, _bytes
             ),
             "Read": grpc.unary_unary_rpc_method_handler(self.read, wire.Signed.FromString, _bytes),
-            "Watch": grpc.unary_stream_rpc_method_handler(
-                self.watch, wire.Signed.FromString, _bytes
-            ),
+            "Watch": grpc.unary_stream_rpc_method_handler(self.watch, wire.Signed.FromString),
         }
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(wire.SERVICE, handlers),)
@@ -85,7 +98,7 @@ class Service:
         key = await self._authenticate("Submit", request, context)
         try:
             message = _messages.decode(request.payload)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except UNREADABLE as error:
             await context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT, f"not a message of a client: {error}"
             )
@@ -98,7 +111,10 @@ class Service:
             await context.abort(
                 grpc.StatusCode.PERMISSION_DENIED, "the message names another sender than its key"
             )
-        refused = await self.keeper.submit(message)
+        if self.claims is not None and isinstance(message, m.OpportunisticCooldown):
+            refused = await self.claims.submit(self.keeper, message)
+        else:
+            refused = await self.keeper.submit(message)
         return wire.Receipt(refused=refused.name if refused else "")
 
     async def read(self, request: Any, context: Any) -> Any:
@@ -106,7 +122,7 @@ class Service:
         await self._authenticate("Read", request, context)
         try:
             wanted = _ranges.decode(request.payload)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except UNREADABLE as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not a range: {error}")
         files = await asyncio.to_thread(_files, self.data)
         if wanted.name not in files:
@@ -114,44 +130,52 @@ class Service:
         size, data = await asyncio.to_thread(_read, files[wanted.name], wanted)
         return wire.Data(size=size, data=data)
 
-    async def watch(self, request: Any, context: Any) -> AsyncIterator[Any]:
+    async def watch(self, request: Any, context: Any) -> AsyncIterator[bytes]:
         await self._authenticate("Watch", request, context)
         self.watchers += 1
         try:
-            version = self._newest[0]
-            yield self._snapshot()
+            version = -1
             while True:
-                async with self._moved:
-                    await self._moved.wait_for(lambda: self._newest[0] != version)  # noqa: B023
-                    behind = self._newest[0] - version
-                    pending = self._changes[-behind:] if behind <= len(self._changes) else []
-                    newest = self._newest[0]
-                if not pending:
-                    version = newest
-                    yield self._snapshot()
-                for version, delta in pending:
-                    yield wire.Change(version=version, delta=delta)
+                if version == self._newest[0]:
+                    await self._moved.wait()
+                version, messages = self._since(version)
+                for message in messages:
+                    async with self._gate.passing(len(message)):
+                        yield message
         finally:
             self.watchers -= 1
 
-    def _snapshot(self) -> Any:
+    def _since(self, version: int) -> tuple[int, list[bytes]]:
+        """The newest version, and what brings a watcher at `version` to it."""
+        newest = self._newest[0]
+        behind = newest - version
+        if version < 0 or behind > len(self._changes):
+            return newest, [self._snapshot()]
+        return newest, self._changes[-behind:]
+
+    def _snapshot(self) -> bytes:
         """The newest state, encoded once however many ask for it."""
         version, state = self._newest
         if self._encoded[0] != version:
-            self._encoded = (version, encode(state))
-        return wire.Change(version=version, snapshot=self._encoded[1])
+            whole = wire.Change(version=version, snapshot=encode(state))
+            self._encoded = (version, _bytes(whole))
+        return self._encoded[1]
 
     async def publish(self) -> None:
-        """Turn the keeper's new views into changes, until cancelled."""
+        """Turn the keeper's new views into changes, until cancelled.
+
+        What comes while the last change is still going out to everybody becomes one change.
+        """
         async for version, shown in self.keeper.watch():
             before, old = self._newest
             if version == before:
                 continue
-            delta = encode_change(old, shown)
-            async with self._moved:
-                self._changes = [*self._changes[1 - LAG :], (before + 1, delta)]
-                self._newest = (before + 1, shown)
-                self._moved.notify_all()
+            change = wire.Change(version=before + 1, delta=encode_change(old, shown))
+            self._changes = [*self._changes[1 - LAG :], _bytes(change)]
+            self._newest = (before + 1, shown)
+            moved, self._moved = self._moved, asyncio.Event()
+            moved.set()
+            await asyncio.sleep(min(self.watchers * PACE, LONGEST_PACE))
 
     async def _authenticate(self, method: str, request: Any, context: Any) -> bytes:
         key = bytes(request.public_key)

@@ -208,7 +208,7 @@ class Client:
         ledger = self.ledgers.get(height) if epoch == self.epoch else None
         if ledger is None:
             return ()
-        known = (ledger.offers.get(sender, {}).values() for sender in senders)
+        known = (ledger.own(sender).values() for sender in senders)
         return tuple(r for offers in known for r in offers if r.commitment in ledger.sound)
 
     @property

@@ -69,7 +69,9 @@ class Ledger:
         self.offers: dict[bytes, dict[bytes, Result]] = {}
         #: The first commitment of each sender whose bytes arrived whole and sound.
         self.first: dict[bytes, bytes] = {}
-        self.sound: set[bytes] = set()
+        #: Whose result each commitment is that arrived so. It binds the samples, so it is one
+        #: sender's only: whoever else names it has copied it.
+        self.sound: dict[bytes, bytes] = {}
 
     def offer(self, result: Result) -> bool:
         """Note a result; False when it is not one that this round awaits."""
@@ -84,8 +86,13 @@ class Ledger:
     def arrived(self, result: Result) -> None:
         """The bytes of a result are here, and are what was committed to."""
         self.offers.setdefault(result.sender, {})[result.commitment] = result
-        self.sound.add(result.commitment)
+        self.sound[result.commitment] = result.sender
         self.first.setdefault(result.sender, result.commitment)
+
+    def own(self, sender: bytes) -> dict[bytes, Result]:
+        """What a sender offered, without what it copied from others."""
+        offers = self.offers.get(sender, {})
+        return {c: offer for c, offer in offers.items() if self.sound.get(c, sender) == sender}
 
     @property
     def complete(self) -> bool:
@@ -108,7 +115,7 @@ class Ledger:
         for sender, score in zip(senders, scores.tolist(), strict=True):
             if score < quorum:
                 continue
-            offers = self.offers.get(sender, {})
+            offers = self.own(sender)
             chosen = select_consensus_commitment_by_witnesses(offers, filters, quorum)
             if chosen is not None and chosen in self.sound:
                 learn.append(offers[chosen])

@@ -22,6 +22,7 @@ from folkmoot.core.coordinator.committee import CommitteeSelection, WitnessProof
 from folkmoot.core.coordinator.config import MAX_DELAY, Run
 from folkmoot.core.quorum import MAX_WITNESSES, witness_quorum
 from folkmoot.core.registry import Registry
+from folkmoot.core.unreadable import UNREADABLE
 
 STATE_VERSION = 1
 # A round's results are judged `delay` rounds later and applied at the next: keep one more.
@@ -235,7 +236,10 @@ def encode(state: Coordinator) -> bytes:
 
 def decode(data: bytes) -> Coordinator:
     """A state from its bytes; raises `msgspec.ValidationError` when they are not one."""
-    return _decoder.decode(data)
+    try:
+        return _decoder.decode(data)
+    except UNREADABLE as error:
+        raise msgspec.ValidationError(str(error)) from error
 
 
 def vitals_of(speeds: Sequence[int]) -> tuple[bytes, ...]:

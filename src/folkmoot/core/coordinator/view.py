@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from folkmoot.core import delta
 from folkmoot.core.coordinator.state import Coordinator
 from folkmoot.core.registry import Registry
+from folkmoot.core.unreadable import UNREADABLE
 
 _NOBODY: Registry[Any] = Registry()
 
@@ -32,6 +33,6 @@ def apply_change(old: Coordinator, change: bytes) -> Coordinator:
     """The view after a change; raises `DeltaError` when the bytes do not fit."""
     try:
         changes = msgspec.msgpack.decode(change, type=dict[str, Any])
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except UNREADABLE as error:
         raise delta.DeltaError(f"not a change of a state: {error}") from error
     return delta.patch(old, changes)

@@ -20,7 +20,8 @@ class PeerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inline_limit: int = 64 << 10
     """A body up to this size rides in its message; a larger one is fetched by name."""
     head_limit: int = 64 << 10
-    store_bytes: int = 1 << 30
+    store_bytes: int = 4 << 30
+    """The most that is kept for peers, in memory; `Peer.make_room` asks for what a run needs."""
     queue_bytes: int = 16 << 20
     """A neighbour that leaves more than this unread is hung up on."""
     receive_window: int = 16 << 20

@@ -119,6 +119,10 @@ class Peer:
         """Bytes on the network by peer, since `open`; strangers together under b""."""
         return self._roster.traffic()
 
+    def make_room(self, size: int) -> None:
+        """Keep up to `size` bytes for others, or what the configuration allows if that is less."""
+        self.store.budget = min(size, self.config.store_bytes)
+
     # Gossip.
 
     def publish(self, round: int, head: bytes, body: bytes = b"") -> Message:

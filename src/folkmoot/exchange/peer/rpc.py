@@ -10,6 +10,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from folkmoot.core.unreadable import UNREADABLE
+
 Q = TypeVar("Q")
 A = TypeVar("A")
 
@@ -36,7 +38,7 @@ class Method(Generic[Q, A]):
     def read_answer(self, payload: bytes) -> A:
         try:
             return self._answer.decode(payload)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise NoAnswer(f"the answer cannot be read: {str(error)[:200]}") from error
 
 
@@ -63,6 +65,6 @@ class Answers:
         method, handler = self._known[name]
         try:
             question = method.question.decode(payload)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise Refusal(f"the question cannot be read: {str(error)[:200]}") from error
         return msgspec.msgpack.encode(await handler(asker, question))

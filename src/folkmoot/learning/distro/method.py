@@ -139,6 +139,10 @@ class DistroMethod:
                 scale = float(np.float32(self.recipe.momentum**age))
                 self.kernels.put_back(self.plan, self.momentum, f.index, f.value, scale)
 
+    @property
+    def payload_size(self) -> int:
+        return wire.payload_size(self.plan)
+
     def check(self, payload: bytes) -> Refusal | None:
         return wire.check_frame(self.plan, payload) or self.kernels.check_body(self.plan, payload)
 

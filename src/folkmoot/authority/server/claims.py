@@ -1,0 +1,114 @@
+"""A checkpointer's claim is checked before the machine hears of it.
+
+The check itself is given: it reads the store and says why the claim is false, or that it cannot
+read. It runs beside everything else, at most `AT_ONCE` at a time, and a checkpointer has at most
+`TRIES` an epoch, so a liar costs the server a bounded number of reads. Whoever asks again while its
+claim is being checked waits for the same check: a large model takes longer than a request may.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+
+import msgspec
+
+from folkmoot.authority.server.keeper import Keeper
+from folkmoot.core.coordinator import Coordinator, RunState, apply
+from folkmoot.core.coordinator import messages as m
+
+AT_ONCE = 2
+TRIES = 3
+
+
+class CannotRead(Exception):
+    """The store cannot be read from here; the message says why."""
+
+
+class Policy(StrEnum):
+    """What to do when the store cannot be read from the server."""
+
+    auto = "auto"  # believe the checkpointer, who has read its work back
+    always = "always"  # refuse
+    never = "never"  # do not even look
+
+
+class ClaimVerified(msgspec.Struct, frozen=True, tag_field="type", tag=True):
+    sender: bytes
+    location: str
+
+
+class ClaimTrusted(msgspec.Struct, frozen=True, tag_field="type", tag=True):
+    """Not checked: the server cannot read the store."""
+
+    sender: bytes
+    location: str
+    why: str
+
+
+class ClaimRefused(msgspec.Struct, frozen=True, tag_field="type", tag=True):
+    sender: bytes
+    location: str
+    why: str
+
+
+Claim = m.OpportunisticCooldown
+Tell = Callable[[msgspec.Struct], None]
+# Why the claim is false, or None. The last argument says when nobody needs the answer any more.
+Check = Callable[[Coordinator, Claim, Callable[[], bool]], Awaitable[str | None]]
+
+
+class Claims:
+    def __init__(self, check: Check, policy: Policy = Policy.auto, tell: Tell | None = None):
+        self._check, self._policy = check, policy
+        self._tell = tell or (lambda event: None)
+        self._free = asyncio.Semaphore(AT_ONCE)
+        self._epoch = -1
+        self._tries: dict[bytes, int] = {}
+        self._under_way: dict[bytes, tuple[Claim, asyncio.Task[m.Reason | None]]] = {}
+
+    async def submit(self, keeper: Keeper, claim: Claim) -> m.Reason | None:
+        """As `Keeper.submit`, once the claim was found true."""
+        state = keeper.state
+        before = apply(state, claim, keeper.now(), 0).effects
+        if any(isinstance(effect, m.Refused) for effect in before) or self._policy is Policy.never:
+            return await keeper.submit(claim)  # nothing that needs reading, or nobody to read
+        if state.epoch_number != self._epoch:
+            self._epoch, self._tries = state.epoch_number, {}
+        known, task = self._under_way.get(claim.sender, (None, None))
+        if task is None:
+            if self._tries.get(claim.sender, 0) >= TRIES:
+                return m.Reason.WrongModel
+            self._tries[claim.sender] = self._tries.get(claim.sender, 0) + 1
+            task = asyncio.create_task(self._judge(keeper, claim))
+            self._under_way[claim.sender] = (claim, task)
+            task.add_done_callback(lambda _: self._under_way.pop(claim.sender))
+        elif known != claim:
+            return m.Reason.Duplicate
+        # The request may be given up; the check goes on for the next one.
+        return await asyncio.shield(task)
+
+    async def _judge(self, keeper: Keeper, claim: Claim) -> m.Reason | None:
+        def over() -> bool:
+            now = keeper.state
+            return now.run_state is not RunState.Cooldown or now.epoch_number != claim.epoch
+
+        try:
+            async with self._free:
+                false = await self._check(keeper.state, claim, over)
+        except CannotRead as error:
+            if self._policy is Policy.always:
+                false = f"the server cannot read the store: {error}"
+            else:
+                self._tell(ClaimTrusted(claim.sender, claim.location, str(error)))
+                return await keeper.submit(claim)
+        if false is not None:
+            self._tell(ClaimRefused(claim.sender, claim.location, false))
+            return m.Reason.WrongModel
+        self._tell(ClaimVerified(claim.sender, claim.location))
+        return await keeper.submit(claim)
+
+    async def close(self) -> None:
+        tasks = [task for _, task in self._under_way.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,57 @@
+"""Large messages go out a few at a time, whoever reads or does not."""
+
+import asyncio
+
+from folkmoot.authority.server.gate import LARGE, PLACES, Gate
+
+
+async def test_only_so_many_large_messages_are_on_their_way_at_once() -> None:
+    gate, on_their_way, most = Gate(), 0, 0
+
+    async def send() -> None:
+        nonlocal on_their_way, most
+        async with gate.passing(LARGE):
+            on_their_way += 1
+            most = max(most, on_their_way)
+            await asyncio.sleep(0)
+            on_their_way -= 1
+
+    await asyncio.gather(*(send() for _ in range(PLACES * 3)))
+    assert most == PLACES
+
+
+async def test_readers_that_stopped_give_their_places_to_others() -> None:
+    gate, stopped = Gate(), asyncio.Event()
+
+    async def stall() -> None:
+        async with gate.passing(LARGE):
+            await stopped.wait()
+
+    stalled = [asyncio.create_task(stall()) for _ in range(PLACES)]
+    async with asyncio.timeout(20), gate.passing(LARGE):
+        pass
+    stopped.set()
+    await asyncio.gather(*stalled)
+    # And no place was given back twice.
+    inside = [asyncio.create_task(stall()) for _ in range(PLACES + 1)]
+    stopped.clear()
+    await asyncio.sleep(0)
+    assert gate.free == 0
+    stopped.set()
+    await asyncio.gather(*inside)
+    assert gate.free == PLACES
+
+
+async def test_small_messages_never_wait() -> None:
+    gate, stopped = Gate(), asyncio.Event()
+
+    async def stall() -> None:
+        async with gate.passing(LARGE):
+            await stopped.wait()
+
+    stalled = [asyncio.create_task(stall()) for _ in range(PLACES * 4)]
+    await asyncio.sleep(0)
+    async with gate.passing(LARGE - 1):
+        assert gate.free == 0
+    stopped.set()
+    await asyncio.gather(*stalled)

@@ -1,0 +1,149 @@
+"""TLS and mutual TLS of the run's server, over real sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from authority.certificates import Authority
+from authority.test_server import OPEN, join, run
+from folkmoot.authority import Unreachable
+from folkmoot.authority.server.remote import Denied, ServerAuthority, Tls
+from folkmoot.authority.server.serve import Listening, ServerTls, listen
+from folkmoot.authority.signing import Identity
+from folkmoot.cli import control
+
+A = Identity(b"a" * 32)
+
+
+class Town:
+    """A server's authority, its clients', and one that nobody trusts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.servers = Authority(folder, "servers")
+        self.clients = Authority(folder, "clients")
+        self.others = Authority(folder, "others")
+        own = self.servers.sign("server")
+        self.plain = ServerTls(*own)
+        self.mutual = ServerTls(*own, self.clients.file)
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town(tmp_path)
+
+
+@asynccontextmanager
+async def serving(folder: Path, tls: ServerTls | None) -> AsyncIterator[Listening]:
+    async with listen(run(), folder / "run.journal", "127.0.0.1:0", OPEN, tls) as server:
+        yield server
+
+
+async def joins(server: Listening, tls: Tls | None) -> None:
+    """Join and see the run, as a client does; what it is told is the error."""
+    authority = ServerAuthority(f"127.0.0.1:{server.port}", "moot", A, tls)
+    try:
+        async with asyncio.timeout(30):
+            await anext(authority.watch())
+            assert await authority.submit(join(A)) is None
+        assert server.keeper.state.pending.get(A.public) is not None
+    finally:
+        await authority.close()
+
+
+async def test_a_client_that_trusts_the_servers_authority_joins(tmp_path: Path, town: Town) -> None:
+    async with serving(tmp_path, town.plain) as server:
+        await joins(server, Tls(town.servers.file))
+
+
+async def test_a_client_with_a_certificate_joins_under_mutual_tls(
+    tmp_path: Path, town: Town
+) -> None:
+    async with serving(tmp_path, town.mutual) as server:
+        await joins(server, Tls(town.servers.file, *town.clients.sign("ana")))
+
+
+async def test_a_plain_client_is_told_that_the_server_uses_tls(tmp_path: Path, town: Town) -> None:
+    async with serving(tmp_path, town.plain) as server:
+        with pytest.raises(Denied, match="uses TLS if --tls-ca"):
+            await joins(server, None)
+
+
+async def test_a_client_of_a_plain_server_is_told_to_leave_tls_out(
+    tmp_path: Path, town: Town
+) -> None:
+    async with serving(tmp_path, None) as server:
+        with pytest.raises(Denied, match="does not use TLS: leave --tls-ca out"):
+            await joins(server, Tls(town.servers.file))
+
+
+async def test_a_server_of_another_authority_is_not_believed(tmp_path: Path, town: Town) -> None:
+    async with serving(tmp_path, town.plain) as server:
+        with pytest.raises(Denied, match=r"others\.pem vouches for"):
+            await joins(server, Tls(town.others.file))
+
+
+async def test_a_certificate_for_another_host_is_not_believed(tmp_path: Path, town: Town) -> None:
+    elsewhere = ServerTls(*town.servers.sign("elsewhere", host="192.0.2.1"))
+    async with serving(tmp_path, elsewhere) as server:
+        with pytest.raises(Denied, match="certificate is for another host"):
+            await joins(server, Tls(town.servers.file))
+
+
+async def test_a_client_without_a_certificate_is_told_to_bring_one(
+    tmp_path: Path, town: Town
+) -> None:
+    async with serving(tmp_path, town.mutual) as server:
+        with pytest.raises(Denied, match="wants a certificate of ours"):
+            await joins(server, Tls(town.servers.file))
+
+
+async def test_a_certificate_of_a_strange_authority_is_refused(tmp_path: Path, town: Town) -> None:
+    async with serving(tmp_path, town.mutual) as server:
+        with pytest.raises(Denied, match="may not know the CA that signed"):
+            await joins(server, Tls(town.servers.file, *town.others.sign("eve")))
+        assert len(server.keeper.state.pending) == 0
+
+
+async def test_a_submitted_message_says_what_is_wrong_too(tmp_path: Path, town: Town) -> None:
+    async with serving(tmp_path, town.plain) as server:
+        authority = ServerAuthority(f"127.0.0.1:{server.port}", "moot", A)
+        with pytest.raises(Unreachable, match="--tls-ca"):
+            await authority.submit(join(A))
+        await authority.close()
+
+
+async def test_a_key_that_is_none_is_an_error_at_the_start(tmp_path: Path, town: Town) -> None:
+    bad = tmp_path / "bad.pem"
+    bad.write_text("not a key")
+    with pytest.raises(OSError, match=r"bad\.pem are not a certificate and its key"):
+        async with serving(tmp_path, ServerTls(town.plain.cert, bad)):
+            pass
+    async with serving(tmp_path, town.plain):  # the journal was let go
+        pass
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_status_asks_over_mutual_tls(tmp_path: Path, town: Town, trusted: bool) -> None:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    control.register(app)
+    own = (town.clients if trusted else town.others).sign("ana")
+    async with serving(tmp_path, town.mutual) as server:
+        words = ["status", f"127.0.0.1:{server.port}", "--run-id=moot", f"--key={tmp_path / 'k'}"]
+        words += [f"--tls-ca={town.servers.file}", f"--tls-cert={own.cert}", f"--tls-key={own.key}"]
+        result = await asyncio.to_thread(CliRunner().invoke, app, words)
+        assert result.exit_code == (0 if trusted else 1)
+        assert ("moot: WaitingForMembers" if trusted else "the CA that signed") in result.output
+
+
+def test_half_of_the_tls_options_is_refused_with_what_is_missing(tmp_path: Path) -> None:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    control.register(app)
+    words = ["status", "127.0.0.1:1", "--run-id=moot", f"--key={tmp_path / 'k'}", "--tls-cert=c"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 1
+    assert "--tls-cert and --tls-key go together" in result.output

@@ -1,0 +1,44 @@
+"""What a client keeps for peers is bounded by what its run can produce."""
+
+from pathlib import Path
+
+import pytest
+
+from client.moot import make_run, moot
+from folkmoot.client.learner import Learner
+from folkmoot.core.coordinator.assignment import Span
+from folkmoot.core.recipe import Dense, DiLoCo, Distro, Recipe, SparseLoCo
+from folkmoot.exchange.peer import PeerConfig
+
+RECIPES = [
+    Distro(k=4, chunk=16),
+    Distro(k=4, chunk=16, bits=16),
+    Dense(),
+    DiLoCo(local_steps=2),
+    SparseLoCo(local_steps=2),
+]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: type(r).__name__)
+def test_every_payload_has_the_size_that_its_method_says(tmp_path: Path, recipe: Recipe) -> None:
+    learner = Learner(make_run(tmp_path, method=recipe, delay=0))
+    for step in range(2):
+        worked = learner.train(step, (Span(step * 4, step * 4 + 4),), lambda: False)
+        assert len(worked.payload) == learner.payload_limit()
+
+
+async def test_the_store_is_as_large_as_the_run_needs(tmp_path: Path) -> None:
+    async with moot(tmp_path, total_steps=2, min_clients=3) as run:
+        members = await run.join(3)
+        await run.until(run.in_round(1))
+        for member in members:
+            assert member.peer.store.budget == member.member.learner.room(3)
+        await run.until(run.finished)
+
+
+async def test_the_store_is_never_larger_than_its_owner_allows(tmp_path: Path) -> None:
+    small = PeerConfig(store_bytes=100_000)
+    async with moot(tmp_path, peers=small, total_steps=2) as run:
+        (member, _) = await run.join(2)
+        await run.until(run.finished)
+        assert member.peer.store.budget == 100_000 < member.member.learner.room(2)
