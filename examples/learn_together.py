@@ -32,7 +32,7 @@ from folkmoot.learning.models import build
 from folkmoot.learning.statehash import state_hash
 
 RECIPE: Recipe = Distro()
-BASE_LR = 2e-3
+BASE_LR = 0.012
 SEQUENCE = 128
 PROMPT = "def read_file(self, path):\n"
 
