@@ -8,10 +8,10 @@ from folkmoot.client.learner import Learner
 from folkmoot.core.coordinator import messages as m
 
 ROUNDS = 200
-# At which step a member is killed, leaves, or a new one comes.
+# At which step a member is killed, leaves, or a new one comes: the last in time for the last epoch.
 CHURN = {
     20: "join", 35: "kill", 50: "join", 70: "leave", 85: "join", 105: "kill", 120: "join",
-    140: "leave", 150: "join", 170: "kill", 180: "join",
+    140: "leave", 150: "join", 165: "kill", 170: "join",
 }  # fmt: skip
 
 
