@@ -71,7 +71,7 @@ def _plot(rows: Sequence[Sequence[Outcome]], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 5.4), layout="constrained")
     colours = pyplot.get_cmap("tab20").colors  # type: ignore[attr-defined]
     for colour, runs in zip(colours, rows, strict=False):
         tokens = [at / 1e6 for at, _ in runs[0].points]
@@ -80,7 +80,7 @@ def _plot(rows: Sequence[Sequence[Outcome]], path: Path) -> None:
         left.plot(tokens, curve, color=colour, marker="o", ms=2.5, lw=1.2, label=runs[0].row)
         right.scatter(runs[0].bytes_per_token, curve[-1], color=colour, s=30)
     left.set(xlabel="million tokens", ylabel="held-out loss (nats per byte)")
-    left.legend(fontsize=7)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8)
     right.set(xlabel="bytes sent per client and token of the run", xscale="log")
     right.set(title="last loss against bytes")
     figure.savefig(path, dpi=110)
