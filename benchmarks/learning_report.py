@@ -80,7 +80,9 @@ def _plot(rows: Sequence[Sequence[Outcome]], path: Path) -> None:
         left.plot(tokens, curve, color=colour, marker="o", ms=2.5, lw=1.2, label=runs[0].row)
         right.scatter(runs[0].bytes_per_token, curve[-1], color=colour, s=30)
     left.set(xlabel="million tokens", ylabel="held-out loss (nats per byte)")
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8)
+    figure.legend(
+        *left.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8
+    )
     right.set(xlabel="bytes sent per client and token of the run", xscale="log")
     right.set(title="last loss against bytes")
     figure.savefig(path, dpi=110)
