@@ -28,10 +28,13 @@ def plot_loss(picture: Picture, path: Path, title: str) -> None:
     if picture.held_out:
         steps = sorted(picture.held_out)
         axes.plot(steps, [picture.held_out[s] for s in steps], "o-", ms=3, label="held out")
-    for step, texts in _by_step(picture.marks).items():
+    top = axes.get_ylim()[1]
+    for number, (step, texts) in enumerate(_by_step(picture.marks).items()):
         axes.axvline(step, color="tab:red", ls=":", linewidth=1)
-        top = axes.get_ylim()[1]
-        axes.annotate(f" {', '.join(texts)}", (step, top), va="top", fontsize=8)
+        lower = (3, -3 - 11 * (number % 4))  # a line further down, so that neighbours can be read
+        axes.annotate(
+            ", ".join(texts), (step, top), lower, textcoords="offset points", va="top", fontsize=8
+        )
     axes.set_xlabel("step")
     axes.set_ylabel("loss (nats)")
     axes.set_title(title)
