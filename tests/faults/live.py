@@ -74,6 +74,9 @@ class Live(LocalRun):
     def story(self) -> str:
         return "\n".join(f"{n}: {e}"[:200] for n, told in self.told.items() for e in told[-8:])
 
+    def was_in(self, phase: str) -> bool:
+        return any(change["after"] == phase for change in self.all("server", "StateChanged"))
+
     @property
     def phase(self) -> str:
         changes = self.all("server", "StateChanged")
