@@ -100,7 +100,7 @@ def test_a_client_stopped_in_any_phase_falls_silent_and_comes_back(
 @pytest.mark.faults
 @pytest.mark.parametrize("phase", ["WaitingForMembers", *PHASES])
 def test_a_client_that_is_started_in_any_phase_gets_in(tmp_path: Path, phase: str) -> None:
-    with live(tmp_path, clients=2, steps=200, rounds=40) as run:
+    with live(tmp_path, clients=2, steps=600, rounds=40) as run:
         # Once both witnesses were heard, RoundWitness is over as it begins: it is only told of.
         run.until(lambda: run.phase == phase or run.was_in(phase), phase)
         late = run.join()
