@@ -63,6 +63,9 @@ async def _join(
     store_gb: float,
     secured: Any,
 ) -> None:
+    from folkmoot.learning.allocator import keep_memory
+
+    keep_memory()  # before torch starts threads
     import torch
 
     from folkmoot.authority.server.remote import ServerAuthority
@@ -74,10 +77,8 @@ async def _join(
     from folkmoot.core.identity import gossip_topic, short
     from folkmoot.exchange.bucket import open_object
     from folkmoot.exchange.peer import Peer, PeerConfig
-    from folkmoot.learning.allocator import keep_memory
     from folkmoot.observe.log import EventLog
 
-    keep_memory()
     if threads:
         torch.set_num_threads(threads)
     identity = Identity.load(key or folder / "client.key")
