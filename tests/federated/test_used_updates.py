@@ -1,5 +1,6 @@
 """An update that became part of a model leaves the bucket; its file serves its sender again."""
 
+import fcntl
 import os
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
 from folkmoot.federated.arrays import ModelFile, layout_of, save_model
 from folkmoot.federated.store import RoundStore, digest_of
-from folkmoot.federated.weights import SPARE, Weights
+from folkmoot.federated.weights import SPARE, Weights, WeightsUnavailable
 
 
 @pytest.fixture
@@ -110,18 +111,42 @@ def test_a_pruned_global_model_serves_the_next_one_and_leaves_nothing_of_itself(
     assert np.array_equal(read["w"], values(1000, 2)["w"])
 
 
-@pytest.mark.parametrize("small", [0, 1 << 20])
-def test_weights_that_a_participant_holds_do_not_change_when_their_round_is_pruned(
-    bucket, store, monkeypatch, small
-):
-    """Large models are mapped, small ones have their files written over: never both."""
-    monkeypatch.setattr("folkmoot.federated.weights.SMALL", small)
-    monkeypatch.setattr("folkmoot.federated.store.SMALL", small)
+def test_weights_that_a_participant_holds_do_not_change_when_their_round_is_pruned(bucket, store):
     digest = write_global(store, 0, 1)
+    inode = (bucket.folder / "0/global").stat().st_ino
     held = Weights(bucket).read_global(0, bytes.fromhex(digest))["w"]
     store.prune(1)
     write_global(store, 3, 2)
     assert np.array_equal(held, values(1000, 1)["w"])
+    assert (bucket.folder / "3/global").stat().st_ino != inode
+    assert sorted(os.listdir(bucket.folder / "3")) == ["global"]
+
+
+def test_weights_that_a_participant_let_go_of_make_room_for_the_next(bucket, store):
+    digest = write_global(store, 0, 1)
+    inode = (bucket.folder / "0/global").stat().st_ino
+    Weights(bucket).read_global(0, bytes.fromhex(digest))
+    store.prune(1)
+    write_global(store, 3, 2)
+    assert (bucket.folder / "3/global").stat().st_ino == inode
+
+
+def test_a_global_model_that_a_stranger_keeps_locked_is_read_all_the_same(bucket, store):
+    digest = write_global(store, 0, 1)
+    path = bucket.folder / "0/global"
+    with path.open("rb") as stranger:
+        fcntl.flock(stranger, fcntl.LOCK_EX)
+        held = Weights(bucket).read_global(0, bytes.fromhex(digest))["w"]
+    path.write_bytes(b"something else")
+    assert np.array_equal(held, values(1000, 1)["w"])
+
+
+@pytest.mark.parametrize("body", [b"", b"cut off"])
+def test_a_global_model_that_is_not_the_announced_one_is_not_used(bucket, store, body):
+    digest = write_global(store, 0, 1)
+    (bucket.folder / "0/global").write_bytes(body)
+    with pytest.raises(WeightsUnavailable):
+        Weights(bucket).read_global(0, bytes.fromhex(digest))
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])

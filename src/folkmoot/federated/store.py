@@ -23,8 +23,9 @@ import numpy as np
 from blake3 import blake3
 
 from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
-from folkmoot.federated.arrays import BLOCK, Array, Layout, ModelFile, ModelWriter, only_ours
-from folkmoot.federated.weights import SMALL, SPARE
+from folkmoot.federated.arrays import BLOCK, Array, Layout, ModelFile, only_ours
+from folkmoot.federated.hashed import HashedWriter
+from folkmoot.federated.weights import SPARE
 
 READ = 1 << 20
 #: Of linux/fs.h: the target gets the source's blocks, to copy when either is written to.
@@ -99,15 +100,15 @@ class RoundStore:
         """Where to write the round's global model before it is published."""
         return (self.bucket.folder or self._spool) / f"{round_}/global"
 
-    def new_global(self, round_: int, layout: Layout) -> ModelWriter:
+    def new_global(self, round_: int, layout: Layout) -> HashedWriter:
         """The round's global model, to be written; over the file of a pruned one if there is."""
         path = self.global_target(round_)
         spare = None if self.bucket.folder is None else _spare(path)
-        return ModelWriter(path, layout, spare, eager=True)
+        return HashedWriter(path, layout, spare, mapped=True)
 
-    def publish_global(self, round_: int, written: ModelWriter) -> str:
+    def publish_global(self, round_: int, written: HashedWriter) -> str:
         """Put a written global model where participants read it; its digest."""
-        digest = digest_of(written.staging)  # while the disk is still busy with the last blocks
+        digest = written.digest().hex()
         written.commit()
         if self.bucket.folder is None:
             self.bucket.put(f"{round_}/global", self.global_target(round_))
@@ -130,9 +131,7 @@ class RoundStore:
         count = 0
         for entry in _rounds(self.bucket.folder, oldest - 1):
             count += sum(1 for _ in entry.iterdir())
-            model = entry / "global"
-            if model.exists() and model.stat().st_size <= SMALL:
-                self._put_aside(model)
+            self._put_aside(entry / "global")
             shutil.rmtree(entry, ignore_errors=True)
         return count
 

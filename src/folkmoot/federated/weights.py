@@ -1,11 +1,13 @@
 """The participant's side of the bucket: read `<round>/global`, write `<round>/<participant_id>`.
 
-A small global model is read into memory and judged by its digest there. A large one in a folder is
-mapped, not copied: pages are read when training touches them. An update appears in the bucket whole
-or not at all, and its digest is computed while it is written.
+A global model in a folder is mapped, not copied, under a lock that keeps the coordinator from
+writing over its file for as long as somebody has it. An update appears in the bucket whole or not
+at all, and its digest is computed while it is written.
 """
 
 import contextlib
+import fcntl
+import mmap
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,22 +18,16 @@ from blake3 import blake3
 
 from folkmoot.exchange.bucket import Bucket, BucketError
 from folkmoot.federated.arrays import (
-    BLOCK,
     Array,
     BadModel,
     Layout,
-    ModelWriter,
     decode_header,
     encode_header,
     layout_of,
 )
+from folkmoot.federated.hashed import HashedWriter
 
 CHUNK = 8 << 20
-#: Bytes that fit a core's second-level cache.
-PIECE = 1 << 18
-#: Bytes of a global model up to which participants copy it, and its file may be written over when
-#: it is pruned. A larger one is mapped, so its file must never change.
-SMALL = 16 << 20
 #: In a folder bucket: where the coordinator puts a participant's last file when it is used up.
 SPARE = "#spare"
 Arrays = dict[str, Array]
@@ -69,9 +65,7 @@ class Weights:
     def _read_global(self, round_: int, digest: bytes) -> Arrays:
         key = f"{round_}/global"
         if self.bucket.folder is not None:
-            path = self.bucket.folder / key
-            body, hasher = _read_file(path) if path.stat().st_size <= SMALL else _mapped(path)
-            return decoded(key, body, digest, hasher)
+            return decoded(key, _mapped(self.bucket.folder / key), digest)
         return decoded(key, self.bucket.get(key, self.max_object), digest)
 
     def _write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
@@ -84,9 +78,9 @@ class Weights:
         return _write_file(self.bucket.folder / key, arrays, spare)
 
 
-def decoded(key: str, body: memoryview, digest: bytes, hasher: Any = None) -> Arrays:
-    """The model in a whole body, as read-only views of it; `hasher` if it was hashed already."""
-    if (hasher or blake3(body)).digest() != digest:
+def decoded(key: str, body: memoryview, digest: bytes) -> Arrays:
+    """The model in a whole body, as read-only views of it."""
+    if blake3(body).digest() != digest:
         raise BadModel(f"{key} in the bucket is not the model that the coordinator announced")
     layout, offsets = decode_header(bytes(body[: 8 + _header(body)]), len(body))
     data = np.frombuffer(body, np.uint8)
@@ -96,20 +90,18 @@ def decoded(key: str, body: memoryview, digest: bytes, hasher: Any = None) -> Ar
     }
 
 
-def _read_file(path: Path) -> tuple[memoryview, Any]:
-    """A file's bytes and their hash, in one pass: a piece is hashed while it is in the cache."""
-    hasher, done = blake3(), 0
+def _mapped(path: Path) -> memoryview:
+    """A file's bytes, which do not change while they are in use.
+
+    The lock is shared, and lasts as long as the mapping, which keeps the file open. Without it, as
+    where somebody else keeps the file locked, the bytes are copied.
+    """
     with path.open("rb", buffering=0) as file:
-        body = memoryview(np.empty(os.fstat(file.fileno()).st_size, np.uint8).data)
-        while got := file.readinto(body[done : done + PIECE]):
-            hasher.update(body[done : done + got])
-            done += got
-    return body[:done].toreadonly(), hasher
-
-
-def _mapped(path: Path) -> tuple[memoryview, Any]:
-    body = memoryview(np.memmap(path, np.uint8, "r").data)
-    return body, blake3(body)
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            if os.fstat(file.fileno()).st_size:  # nothing cannot be mapped
+                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        return memoryview(file.read())
 
 
 def _header(body: memoryview) -> int:
@@ -122,20 +114,14 @@ def _flat(arrays: Mapping[str, Array], name: str, dtype: Any) -> memoryview:
 
 def _write_file(path: Path, arrays: Mapping[str, Array], spare: Path) -> bytes:
     # Not synced: after a power cut the coordinator sees from the digest that it must ask again.
-    writer = ModelWriter(path, layout_of(arrays), spare)
-    hasher = blake3(encode_header(writer.layout))
+    writer = HashedWriter(path, layout_of(arrays), spare)
     try:
-        for name, meta in writer.layout.items():
-            values = np.ascontiguousarray(arrays[name], meta.numpy).reshape(-1)
-            # A block is hashed while it is still in the cache that the write filled.
-            for start in range(0, meta.size, BLOCK):
-                block = values[start : start + BLOCK]
-                writer.write(name, start, block)
-                hasher.update(block.view(np.uint8).data)
+        writer.write_all(arrays)
+        digest = writer.digest()
         writer.commit(durable=False)
     finally:
         writer.abort()
-    return hasher.digest()
+    return digest
 
 
 def chunks(layout: Layout, arrays: Mapping[str, Array], hasher: Any) -> Iterator[bytes]:

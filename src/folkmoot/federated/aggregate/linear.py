@@ -15,7 +15,7 @@ import numpy as np
 
 from folkmoot.federated.aggregate import Update
 from folkmoot.federated.aggregate.walk import Span
-from folkmoot.federated.arrays import BLOCK, Array, Source
+from folkmoot.federated.arrays import BLOCK, Array, Source, page_aligned
 
 
 class Term(NamedTuple):
@@ -36,10 +36,12 @@ class Linear:
         total, product = self._sum[: span.size], self._product[: span.size]
         for index, (coefficient, source) in enumerate(self._terms):
             values = self._reader.read(source, span)
-            target = product if index else total
-            np.multiply(values, coefficient, out=target, dtype=np.float64)
-            if index:
-                np.add(total, product, out=total)
+            if index == 0:
+                np.multiply(values, coefficient, out=total, dtype=np.float64)
+                continue
+            if coefficient != 1.0:  # times one is a pass over the block for nothing
+                values = np.multiply(values, coefficient, out=product, dtype=np.float64)
+            np.add(total, values, out=total, dtype=np.float64)
         if self._divisor != 1.0:
             np.divide(total, self._divisor, out=total)
         return total
@@ -54,16 +56,22 @@ class Reader:
     def read(self, source: Source, span: Span) -> Array:
         buffer = self._buffers.get(span.meta.dtype)
         if buffer is None:
-            buffer = self._buffers[span.meta.dtype] = np.empty(BLOCK, span.meta.numpy)
+            buffer = self._buffers[span.meta.dtype] = page_aligned(
+                BLOCK * span.meta.numpy.itemsize
+            ).view(span.meta.numpy)
         values = buffer[: span.size]
         source.read(span.name, span.start, values)
         return values
 
 
 def sample_weights(updates: Sequence[Update]) -> list[int]:
-    """Sample counts, or all ones in the initial round, where nobody has trained yet."""
+    """How much each update weighs, in whole numbers without a common divisor.
+
+    By its samples, or all the same in the initial round, where nobody has trained yet.
+    """
     weights = [update.samples for update in updates]
-    return weights if any(weights) else [1] * len(updates)
+    divisor = math.gcd(*weights)
+    return [weight // divisor for weight in weights] if divisor else [1] * len(updates)
 
 
 def mean(updates: Sequence[Update]) -> tuple[list[Term], float]:

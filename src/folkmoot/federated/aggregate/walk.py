@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from folkmoot.federated.aggregate.checks import first_not_finite
 from folkmoot.federated.arrays import BLOCK, Array, ArrayMeta, Layout, Sink
 
 THREADS = min(4, os.cpu_count() or 1)
@@ -70,8 +71,7 @@ class Output:
         dtype = span.meta.numpy
         with np.errstate(over="ignore"):
             rounded = values.astype(dtype) if dtype.kind == "f" else to_integers(values, dtype)
-        if dtype.kind == "f" and not np.isfinite(rounded).all():
-            offset = int(np.argmin(np.isfinite(rounded)))
+        if (offset := first_not_finite(rounded)) is not None:
             raise CombineFailed(
                 f"array {span.name!r} at flat position {span.start + offset} became "
                 f"{values[offset]}, which {span.meta.dtype} cannot hold; lower the learning rate "

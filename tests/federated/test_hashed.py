@@ -1,0 +1,84 @@
+"""A model that is hashed while it is written has the digest and the bytes of its file."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from blake3 import blake3
+
+from folkmoot.federated.arrays import ModelFile, layout_of, save_model
+from folkmoot.federated.hashed import MAPPED_PIECE, PIECE, HashedWriter
+
+
+def model(*sizes):
+    rng = np.random.default_rng(sum(sizes))
+    return {f"a{i}": rng.standard_normal(size, np.float32) for i, size in enumerate(sizes)}
+
+
+def written(path, arrays, blocks, threads=1, **options):
+    """Write `arrays` as `blocks`, which are (name, start, stop); the digest."""
+    writer = HashedWriter(path, layout_of(arrays), **options)
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [
+            pool.submit(writer.write, name, start, arrays[name][start:stop])
+            for name, start, stop in blocks
+        ]:
+            done.result()
+    digest = writer.digest()
+    writer.commit(durable=False)
+    return digest
+
+
+def cut(arrays, size):
+    return [
+        (name, start, min(start + size, array.size))
+        for name, array in arrays.items()
+        for start in range(0, array.size, size)
+    ]
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("size", [1, 1000, PIECE // 4 - 32, PIECE // 4, 700_000, 5 * PIECE])
+def test_the_digest_is_that_of_the_body_another_writer_makes(tmp_path, size, mapped):
+    arrays = model(size, 3, size)
+    digest = written(tmp_path / "a", arrays, cut(arrays, 65_536), mapped=mapped)
+    save_model(tmp_path / "b", arrays, durable=False)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert digest == blake3((tmp_path / "b").read_bytes()).digest()
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_whole_arrays_and_small_blocks_make_the_same_file(tmp_path, mapped):
+    arrays = model(1_000_000, 12_345)
+    whole = written(tmp_path / "a", arrays, cut(arrays, 10**9), mapped=mapped)
+    small = written(tmp_path / "b", arrays, cut(arrays, 7777), mapped=mapped)
+    assert whole == small == blake3((tmp_path / "a").read_bytes()).digest()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_neither_threads_nor_the_order_of_blocks_change_the_digest(tmp_path, seed):
+    arrays = model(3_000_000)
+    blocks = cut(arrays, 50_000)
+    random.Random(seed).shuffle(blocks)  # far more out of order than threads ever are
+    digest = written(tmp_path / "a", arrays, blocks, threads=4, mapped=bool(seed % 2))
+    assert digest == blake3((tmp_path / "a").read_bytes()).digest()
+    with ModelFile(tmp_path / "a") as read:
+        assert np.array_equal(read.arrays()["a0"], arrays["a0"])
+
+
+@pytest.mark.parametrize("missing", [0, 3])
+def test_a_model_with_a_block_missing_has_no_digest_and_no_name(tmp_path, missing):
+    arrays = model(2 * MAPPED_PIECE // 4)
+    blocks = cut(arrays, 100_000)
+    del blocks[missing]
+    with pytest.raises(ValueError, match="no digest yet"):
+        written(tmp_path / "a", arrays, blocks, mapped=True)
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_block_written_twice_is_no_model(tmp_path):
+    arrays = model(1_000_000)
+    blocks = cut(arrays, 100_000)
+    with pytest.raises(ValueError, match="no digest yet"):
+        written(tmp_path / "a", arrays, [*blocks[:-1], blocks[0]])
