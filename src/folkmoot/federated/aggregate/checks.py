@@ -69,10 +69,7 @@ def bad_values(update: Update) -> str:
 
 
 def first_not_finite(values: Array) -> int | None:
-    """Where the first one is; the least and the greatest tell whether there is any."""
-    if values.dtype.kind != "f" or not values.size:
+    if values.dtype.kind != "f":
         return None
-    with np.errstate(invalid="ignore"):
-        bounds = np.minimum.reduce(values), np.maximum.reduce(values)
-    # Not a number is passed on by both.
-    return None if np.isfinite(bounds).all() else int(np.argmin(np.isfinite(values)))
+    finite = np.isfinite(values)
+    return None if finite.all() else int(np.argmin(finite))
