@@ -266,6 +266,9 @@ class ModelFile:
 class ModelWriter:
     """A model written block by block into `path`, complete and durable only after `commit()`."""
 
+    #: What the file looks like once it has its name.
+    found: os.stat_result
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -312,9 +315,10 @@ class ModelWriter:
         if durable:
             # The size is metadata that fdatasync keeps; the time of the last change is not needed.
             os.fdatasync(self._fd)
+        os.replace(self.staging, self.path)
+        self.found = os.fstat(self._fd)
         os.close(self._fd)
         self._fd = -1
-        os.replace(self.staging, self.path)
         if durable:
             fsync_folder(self.path.parent)
             fsync_folder(self.path.parent.parent)

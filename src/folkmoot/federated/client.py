@@ -7,6 +7,7 @@ once. A coordinator that dies is waited for; what was trained meanwhile is deliv
 import asyncio
 import contextlib
 import ctypes
+import gc
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
@@ -67,6 +68,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 def join(participant: Participant, **settings: Any) -> None:
     """Take part until the federation has finished. Blocks; `settings` as in `Settings`."""
     keep_freed_memory()
+    # What is there now stays to the end: no collection between rounds has to look at it again.
+    gc.freeze()
     asyncio.run(take_part(participant, Settings(**settings)))
 
 
@@ -272,7 +275,7 @@ class _Part:
         if start.initial:
             first = named(self._participant.init_weights())
             return _Trained(start.round, b"", first, {}, 0, "{}")
-        weights = self._weights.read_global(start.round, start.global_digest)
+        weights = self._weights.read_global(start.round, start.global_digest, start.global_mark)
         result = self._participant.train_round(as_given(weights), start.epochs, start.epoch_base)
         arrays, samples, history = checked_result(result)
         return _Trained(start.round, start.global_digest, arrays, weights, samples, history)

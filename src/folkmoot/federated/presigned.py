@@ -24,7 +24,7 @@ class PresignedWeights:
     def __init__(self, get_url: str, put_url: str, max_object: int = 8 << 30) -> None:
         self._get, self._put, self._max_object = get_url, put_url, max_object
 
-    def read_global(self, round_: int, digest: bytes) -> Arrays:
+    def read_global(self, round_: int, digest: bytes, mark: bytes = b"") -> Arrays:
         """The round's global model, when its bytes are the ones announced."""
         with trouble(), _request("GET", self._get) as answer:
             size = int(answer.headers.get("Content-Length", -1))

@@ -165,6 +165,7 @@ class CoordinatorService:
             round=task.round,
             initial=task.initial,
             global_digest=bytes.fromhex(task.global_digest),
+            global_mark=self.coordinator.store.global_mark(task.round),
             **self._signed_urls(id, task.round),
         )
 

@@ -25,6 +25,7 @@ from blake3 import blake3
 from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
 from folkmoot.federated.arrays import BLOCK, Array, Layout, ModelFile, only_ours
 from folkmoot.federated.hashed import HashedWriter
+from folkmoot.federated.marks import mark
 from folkmoot.federated.weights import SPARE
 
 READ = 1 << 20
@@ -38,6 +39,8 @@ class RoundStore:
         self._folder = folder
         self._spool = folder / "spool"
         self._spool.mkdir(parents=True, exist_ok=True)
+        #: The last global model that we published ourselves.
+        self._last: tuple[int, bytes] = (-1, b"")
 
     # Updates.
 
@@ -112,7 +115,14 @@ class RoundStore:
         written.commit()
         if self.bucket.folder is None:
             self.bucket.put(f"{round_}/global", self.global_target(round_))
+        else:
+            self._last = round_, mark(written.found)
         return digest
+
+    def global_mark(self, round_: int) -> bytes:
+        """By which participants on this machine know the round's global model, if they can."""
+        last, found = self._last
+        return found if last == round_ else b""
 
     # What strategies remember between rounds.
 

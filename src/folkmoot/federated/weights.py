@@ -26,6 +26,7 @@ from folkmoot.federated.arrays import (
     layout_of,
 )
 from folkmoot.federated.hashed import HashedWriter
+from folkmoot.federated.marks import mark as mark_of
 
 CHUNK = 8 << 20
 #: In a folder bucket: where the coordinator puts a participant's last file when it is used up.
@@ -52,20 +53,24 @@ class Weights:
     def __init__(self, bucket: Bucket, max_object: int = 8 << 30) -> None:
         self.bucket, self.max_object = bucket, max_object
 
-    def read_global(self, round_: int, digest: bytes) -> Arrays:
-        """The round's global model, when its bytes are the ones announced."""
+    def read_global(self, round_: int, digest: bytes, mark: bytes = b"") -> Arrays:
+        """The round's global model, when its bytes are the ones announced.
+
+        A file of the announced `mark` is the one that the coordinator wrote; another is hashed.
+        """
         with trouble():
-            return self._read_global(round_, digest)
+            return self._read_global(round_, digest, mark)
 
     def write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
         """Put an update into the bucket; its digest."""
         with trouble():
             return self._write_update(round_, participant_id, arrays)
 
-    def _read_global(self, round_: int, digest: bytes) -> Arrays:
+    def _read_global(self, round_: int, digest: bytes, mark: bytes) -> Arrays:
         key = f"{round_}/global"
         if self.bucket.folder is not None:
-            return decoded(key, _mapped(self.bucket.folder / key), digest)
+            body, found = _mapped(self.bucket.folder / key)
+            return decoded(key, body, digest, known=bool(mark) and found == mark)
         return decoded(key, self.bucket.get(key, self.max_object), digest)
 
     def _write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
@@ -78,9 +83,9 @@ class Weights:
         return _write_file(self.bucket.folder / key, arrays, spare)
 
 
-def decoded(key: str, body: memoryview, digest: bytes) -> Arrays:
-    """The model in a whole body, as read-only views of it."""
-    if blake3(body).digest() != digest:
+def decoded(key: str, body: memoryview, digest: bytes, *, known: bool = False) -> Arrays:
+    """The model in a whole body, as read-only views of it; hashed unless it is known."""
+    if not known and blake3(body).digest() != digest:
         raise BadModel(f"{key} in the bucket is not the model that the coordinator announced")
     layout, offsets = decode_header(bytes(body[: 8 + _header(body)]), len(body))
     data = np.frombuffer(body, np.uint8)
@@ -90,8 +95,8 @@ def decoded(key: str, body: memoryview, digest: bytes) -> Arrays:
     }
 
 
-def _mapped(path: Path) -> memoryview:
-    """A file's bytes, which do not change while they are in use.
+def _mapped(path: Path) -> tuple[memoryview, bytes]:
+    """A file's bytes, which the coordinator does not change while they are in use, and its mark.
 
     The lock is shared, and lasts as long as the mapping, which keeps the file open. Without it, as
     where somebody else keeps the file locked, the bytes are copied.
@@ -99,9 +104,11 @@ def _mapped(path: Path) -> memoryview:
     with path.open("rb", buffering=0) as file:
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            if os.fstat(file.fileno()).st_size:  # nothing cannot be mapped
-                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        return memoryview(file.read())
+            found = os.fstat(file.fileno())
+            if found.st_size:  # nothing cannot be mapped
+                body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                return memoryview(body), mark_of(found)
+        return memoryview(file.read()), b""
 
 
 def _header(body: memoryview) -> int:
