@@ -36,12 +36,13 @@ class Linear:
         total, product = self._sum[: span.size], self._product[: span.size]
         for index, (coefficient, source) in enumerate(self._terms):
             values = self._reader.read(source, span)
-            if index == 0:
-                np.multiply(values, coefficient, out=total, dtype=np.float64)
-                continue
             if coefficient != 1.0:  # times one is a pass over the block for nothing
-                values = np.multiply(values, coefficient, out=product, dtype=np.float64)
-            np.add(total, values, out=total, dtype=np.float64)
+                target = product if index else total
+                values = np.multiply(values, coefficient, out=target, dtype=np.float64)
+            if index:
+                np.add(total, values, out=total, dtype=np.float64)
+            elif values is not total:
+                np.copyto(total, values)
         if self._divisor != 1.0:
             np.divide(total, self._divisor, out=total)
         return total
