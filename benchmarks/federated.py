@@ -4,8 +4,9 @@ federated`.
 The same trivial client everywhere (w + 1, equal sample counts), FedAvg over all clients, no
 evaluation, loopback. A round lasts from the moment the server begins it to the moment it begins
 the next one; the first round is left out. CPU seconds cover every process of the system; RSS is
-the peak of the server's own processes. A cell is the median of ten rounds or more; one that is too
-slow for that is stopped after `--limit` seconds, and its row says how many rounds it had finished.
+the peak of the server's own processes. A cell is the median of ten rounds or more. It gets the
+time for them as long as it gets on: one whose next round does not begin for `--stall` seconds, or
+that has used up `--limit` seconds, is stopped, and its row says how many rounds it had finished.
 Results are appended to out/federated/results.jsonl, and a cell that is there is not measured
 again: an interrupted run continues. `--fresh` starts over.
 """
@@ -25,7 +26,9 @@ from tree import Cell, available_mb, peak_rss_mb
 
 SIZES = ((2, 1_000_000), (10, 1_000_000), (2, 10_000_000), (10, 10_000_000), (50, 10_000_000))
 OUT = Path("out/federated")
-LIMIT = 200.0  # seconds for one cell, so that all of them take about half an hour
+STALL = 120.0  # seconds without a new round, starting up included, after which a cell is stopped
+PATIENCE = 60.0  # seconds a round that even the slowest system gets; a cell has that for each
+SAY = 10.0  # seconds between two lines about how far a slow cell is
 POLL = 0.2  # seconds; looking costs CPU that the systems should have
 KEEP_FREE_MB = 1500  # a cell that would push the machine into swap or the OOM killer is stopped
 
@@ -40,7 +43,7 @@ def main() -> None:
         for name in args.systems:
             if done(latest(results).get((name, clients, params))):
                 continue
-            row = measure(name, clients, params, args.rounds, args.limit)
+            row = measure(name, clients, params, args)
             with results.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             print(line(row), flush=True)
@@ -54,7 +57,12 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--rounds", type=int, help="rounds to measure (default: by system and size)"
     )
-    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for one cell")
+    parser.add_argument(
+        "--limit", type=float, help=f"seconds for one cell (default: {PATIENCE:.0f} a round)"
+    )
+    parser.add_argument(
+        "--stall", type=float, default=STALL, help="seconds to wait for a round (%(default)s)"
+    )
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
     return parser.parse_args(argv)
 
@@ -88,9 +96,10 @@ def rounds_for(name: str, clients: int, params: int) -> int:
     return 30 if clients * params <= 10_000_000 and name != "flower-deployment" else 10
 
 
-def measure(name: str, clients: int, params: int, rounds: int | None, limit: float) -> dict:
+def measure(name: str, clients: int, params: int, args: argparse.Namespace) -> dict:
     """Run one cell in processes of its own and reduce its marks to one row."""
-    rounds = (rounds or rounds_for(name, clients, params)) + 1
+    rounds = (args.rounds or rounds_for(name, clients, params)) + 1
+    limit = args.limit or PATIENCE * rounds
     label = f"{name}-{clients}x{params}-{os.getpid()}"
     home = OUT / label
     home.mkdir(parents=True)
@@ -99,7 +108,7 @@ def measure(name: str, clients: int, params: int, rounds: int | None, limit: flo
     row = {"system": name, "clients": clients, "params": params, "load1": os.getloadavg()[0]}
     try:
         with systems.ALL[name](job) as started:
-            return row | watch(job, cell, server, started, limit)
+            return row | watch(job, cell, server, started, limit, args.stall)
     except systems.CellFailed as failure:
         hopeless = isinstance(failure, systems.CellHopeless)
         return row | {"error": str(failure), "hopeless": hopeless}
@@ -109,11 +118,16 @@ def measure(name: str, clients: int, params: int, rounds: int | None, limit: flo
 
 
 def watch(
-    job: systems.Job, cell: Cell, server: Cell, started: systems.Started, limit: float
+    job: systems.Job,
+    cell: Cell,
+    server: Cell,
+    started: systems.Started,
+    limit: float,
+    stall: float,
 ) -> dict:
     """Follow the marks; sample CPU when a round has begun, memory all along."""
     samples, peak, lowest = [(0, 0.0)], {}, available_mb()
-    deadline = time.monotonic() + limit
+    clock = Clock(job, limit, stall)
     while True:
         marks = list(read(job.marks))
         if len(marks) >= max(2, samples[-1][0] + 1):
@@ -123,16 +137,38 @@ def watch(
         used = sum(peak.values())
         if len(marks) > job.rounds:
             return reduce(marks, samples[1:], used)
-        if time.monotonic() > deadline:
+        if clock.is_over(len(marks)):
             if len(marks) < 3:
                 after = "the first was left out, and " if len(marks) == 2 else ""
-                raise systems.CellHopeless(f"{after}no round finished in {limit:.0f} s")
+                raise systems.CellHopeless(f"{after}no round finished in {clock.spent():.0f} s")
             return reduce(marks, samples[1:], used)
         lowest = min(lowest, available_mb())
         if lowest < KEEP_FREE_MB:
             raise systems.CellHopeless(f"out of memory on this machine (server had {used:.0f} MB)")
         started.check()
         time.sleep(POLL)
+
+
+class Clock:
+    """How long a cell may still run; says now and then how far it is."""
+
+    def __init__(self, job: systems.Job, limit: float, stall: float) -> None:
+        self._job, self._limit, self._stall = job, limit, stall
+        self._start = self._moved = self._said = time.monotonic()
+        self._marks = 0
+
+    def spent(self) -> float:
+        return time.monotonic() - self._start
+
+    def is_over(self, marks: int) -> bool:
+        now = time.monotonic()
+        if marks > self._marks:
+            self._marks, self._moved = marks, now
+        if now - self._said >= SAY:
+            self._said = now
+            rounds = f"{max(0, marks - 1)} of {self._job.rounds} rounds"
+            print(f"    {self._job.label}: {rounds} in {self.spent():.0f} s", flush=True)
+        return now - self._start > self._limit or now - self._moved > self._stall
 
 
 def reduce(marks: list[dict], samples: list[tuple[int, float]], rss: float) -> dict:
