@@ -69,8 +69,12 @@ def join(participant: Participant, **settings: Any) -> None:
     """Take part until the federation has finished. Blocks; `settings` as in `Settings`."""
     keep_freed_memory()
     # What is there now stays to the end: no collection between rounds has to look at it again.
+    gc.collect()
     gc.freeze()
-    asyncio.run(take_part(participant, Settings(**settings)))
+    try:
+        asyncio.run(take_part(participant, Settings(**settings)))
+    finally:
+        gc.unfreeze()
 
 
 def keep_freed_memory() -> None:
