@@ -17,6 +17,8 @@ from folkmoot.federated.aggregate.checks import first_not_finite
 from folkmoot.federated.arrays import BLOCK, Array, ArrayMeta, Layout, Sink
 
 THREADS = min(4, os.cpu_count() or 1)
+#: Spans that a thread takes at once: neighbours belong to one piece of the file.
+STRETCH = 8
 #: Spans from which a second thread is worth starting: below, they mostly wait for each other.
 WORTH = 32
 
@@ -44,15 +46,17 @@ def for_each_span(
     layout: Layout, worker: Callable[[], Callable[[Span], None]], block: int = BLOCK
 ) -> None:
     """Do every span once. `worker` gives each thread a function with buffers of its own."""
-    todo, turn = list(spans(layout, block)), count()
+    found, turn = list(spans(layout, block)), count()
+    todo = [found[first : first + STRETCH] for first in range(0, len(found), STRETCH)]
 
     def drain() -> None:
         work = worker()
         # next() on a count is one step under the interpreter's lock: a shared queue for nothing.
         while (index := next(turn)) < len(todo):
-            work(todo[index])
+            for span in todo[index]:
+                work(span)
 
-    threads = min(THREADS, 1 + len(todo) // WORTH)
+    threads = min(THREADS, 1 + len(found) // WORTH)
     if threads <= 1:
         drain()
         return
