@@ -26,10 +26,11 @@ class Term(NamedTuple):
 class Linear:
     """Σ coefficient · model / divisor, a span at a time. Buffers belong to one thread."""
 
-    def __init__(self, terms: Sequence[Term], divisor: float = 1.0) -> None:
+    def __init__(self, terms: Sequence[Term], divisor: float = 1.0, block: int = BLOCK) -> None:
+        """`block` is the size of the largest span."""
         self._terms, self._divisor = terms, divisor
-        self._sum, self._product = np.empty(BLOCK), np.empty(BLOCK)
-        self._reader = Reader()
+        self._sum, self._product = np.empty(block), np.empty(block)
+        self._reader = Reader(block)
 
     def __call__(self, span: Span) -> Array:
         """The values of `span`, in a buffer that the next call overwrites."""
@@ -51,14 +52,15 @@ class Linear:
 class Reader:
     """Reads spans into one buffer for each dtype."""
 
-    def __init__(self) -> None:
+    def __init__(self, block: int = BLOCK) -> None:
         self._buffers: dict[str, Array] = {}
+        self._block = block
 
     def read(self, source: Source, span: Span) -> Array:
         buffer = self._buffers.get(span.meta.dtype)
         if buffer is None:
             buffer = self._buffers[span.meta.dtype] = page_aligned(
-                BLOCK * span.meta.numpy.itemsize
+                self._block * span.meta.numpy.itemsize
             ).view(span.meta.numpy)
         values = buffer[: span.size]
         source.read(span.name, span.start, values)

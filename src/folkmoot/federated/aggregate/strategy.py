@@ -16,9 +16,12 @@ from folkmoot.federated.aggregate import Closing, Update, Verdict
 from folkmoot.federated.aggregate.checks import bad_layout, check_update
 from folkmoot.federated.aggregate.linear import Linear, Term
 from folkmoot.federated.aggregate.walk import CombineFailed, Output, Span, for_each_span
-from folkmoot.federated.arrays import Array, Layout, Sink
+from folkmoot.federated.arrays import BLOCK, Array, Layout, Sink
 
 Figures = Mapping[str, float]
+#: Elements that are summed at once. Their float64 sums leave the second-level cache, and still two
+#: threads are done a fifth sooner: they meet less often at the interpreter's lock.
+SUMMED = 4 * BLOCK
 
 
 class Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="strategy"):
@@ -47,17 +50,22 @@ def common_layout(closing: Closing) -> Layout:
 
 def write_linear(layout: Layout, terms: Sequence[Term], divisor: float, out: Sink) -> None:
     """Write a linear combination of models as the next global model."""
-    write_blocks(layout, lambda: Linear(terms, divisor), out)
+    write_blocks(layout, lambda: Linear(terms, divisor, SUMMED), out, SUMMED)
 
 
-def write_blocks(layout: Layout, compute: Callable[[], Callable[[Span], Array]], out: Sink) -> None:
+def write_blocks(
+    layout: Layout,
+    compute: Callable[[], Callable[[Span], Array]],
+    out: Sink,
+    block: int = BLOCK,
+) -> None:
     """Write what `compute` (made once for each thread) gives for each span."""
 
     def worker() -> Callable[[Span], None]:
         values, output = compute(), Output(out)
         return lambda span: output.write(span, values(span))
 
-    for_each_span(layout, worker)
+    for_each_span(layout, worker, block)
 
 
 def require(condition: bool, sentence: str) -> None:

@@ -17,9 +17,9 @@ from folkmoot.federated.aggregate.checks import first_not_finite
 from folkmoot.federated.arrays import BLOCK, Array, ArrayMeta, Layout, Sink
 
 THREADS = min(4, os.cpu_count() or 1)
-#: Spans that a thread takes at once: neighbours belong to one piece of the file.
+#: Spans of `BLOCK` that a thread takes at once: neighbours belong to one piece of the file.
 STRETCH = 8
-#: Spans from which a second thread is worth starting: below, they mostly wait for each other.
+#: Spans of `BLOCK` from which a second thread is worth starting: below, they mostly wait.
 WORTH = 32
 
 
@@ -47,7 +47,9 @@ def for_each_span(
 ) -> None:
     """Do every span once. `worker` gives each thread a function with buffers of its own."""
     found, turn = list(spans(layout, block)), count()
-    todo = [found[first : first + STRETCH] for first in range(0, len(found), STRETCH)]
+    usual = max(1, block // BLOCK)  # spans in one of ours
+    stretch = max(1, STRETCH // usual)
+    todo = [found[first : first + stretch] for first in range(0, len(found), stretch)]
 
     def drain() -> None:
         work = worker()
@@ -56,7 +58,7 @@ def for_each_span(
             for span in todo[index]:
                 work(span)
 
-    threads = min(THREADS, 1 + len(found) // WORTH)
+    threads = min(THREADS, 1 + len(found) * usual // WORTH)
     if threads <= 1:
         drain()
         return
