@@ -9,7 +9,7 @@ import pytest
 from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
 from folkmoot.federated.arrays import ModelFile, layout_of, save_model
 from folkmoot.federated.store import RoundStore, digest_of
-from folkmoot.federated.weights import SPARE, Weights, WeightsUnavailable
+from folkmoot.federated.weights import FEW, SPARE, Weights, WeightsUnavailable
 
 
 @pytest.fixture
@@ -20,6 +20,10 @@ def bucket(tmp_path):
 @pytest.fixture
 def store(bucket, tmp_path):
     return RoundStore(bucket, tmp_path / "state", 1 << 30)
+
+
+#: Weights of a model that is mapped, not copied.
+MANY = FEW // 4 + 1
 
 
 def values(count, seed):
@@ -94,8 +98,8 @@ def test_a_link_in_place_of_an_update_is_no_object(bucket, store, tmp_path):
 
 
 def write_global(store, round_, seed):
-    written = store.new_global(round_, layout_of(values(1000, seed)))
-    written.write_all(values(1000, seed))
+    written = store.new_global(round_, layout_of(values(MANY, seed)))
+    written.write_all(values(MANY, seed))
     return store.publish_global(round_, written)
 
 
@@ -108,7 +112,7 @@ def test_a_pruned_global_model_serves_the_next_one_and_leaves_nothing_of_itself(
     assert path.stat().st_ino == inode
     assert digest_of(path) == digest
     read = Weights(bucket).read_global(3, bytes.fromhex(digest))
-    assert np.array_equal(read["w"], values(1000, 2)["w"])
+    assert np.array_equal(read["w"], values(MANY, 2)["w"])
 
 
 def test_weights_that_a_participant_holds_do_not_change_when_their_round_is_pruned(bucket, store):
@@ -117,7 +121,7 @@ def test_weights_that_a_participant_holds_do_not_change_when_their_round_is_prun
     held = Weights(bucket).read_global(0, bytes.fromhex(digest))["w"]
     store.prune(1)
     write_global(store, 3, 2)
-    assert np.array_equal(held, values(1000, 1)["w"])
+    assert np.array_equal(held, values(MANY, 1)["w"])
     assert (bucket.folder / "3/global").stat().st_ino != inode
     assert sorted(os.listdir(bucket.folder / "3")) == ["global"]
 
@@ -138,7 +142,7 @@ def test_a_global_model_that_a_stranger_keeps_locked_is_read_all_the_same(bucket
         fcntl.flock(stranger, fcntl.LOCK_EX)
         held = Weights(bucket).read_global(0, bytes.fromhex(digest))["w"]
     path.write_bytes(b"something else")
-    assert np.array_equal(held, values(1000, 1)["w"])
+    assert np.array_equal(held, values(MANY, 1)["w"])
 
 
 @pytest.mark.parametrize("body", [b"", b"cut off"])

@@ -29,6 +29,8 @@ from folkmoot.federated.hashed import HashedWriter
 from folkmoot.federated.marks import mark as mark_of
 
 CHUNK = 8 << 20
+#: Bytes that are copied sooner than an open file is kept for them.
+FEW = 1 << 18
 #: In a folder bucket: where the coordinator puts a participant's last file when it is used up.
 SPARE = "#spare"
 Arrays = dict[str, Array]
@@ -99,13 +101,13 @@ def _mapped(path: Path) -> tuple[memoryview, bytes]:
     """A file's bytes, which the coordinator does not change while they are in use, and its mark.
 
     The lock is shared, and lasts as long as the mapping, which keeps the file open. Without it, as
-    where somebody else keeps the file locked, the bytes are copied.
+    where somebody else keeps the file locked, the bytes are copied; so are few.
     """
     with path.open("rb", buffering=0) as file:
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             found = os.fstat(file.fileno())
-            if found.st_size:  # nothing cannot be mapped
+            if found.st_size > FEW:
                 body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
                 return memoryview(body), mark_of(found)
         return memoryview(file.read()), b""
