@@ -151,13 +151,13 @@ class Keeper:
         working.take_due_ticks()
         if working.entries:
             await self._record(Batch(tuple(working.entries)), working.state, working.now)
-        self.state = working.state
+        before, self.state = self.state, working.state
         for effect in working.effects:
             self._listen(effect, working.now)
         for answer, refused in answers:
             if not answer.done():
                 answer.set_result(refused)
-        await self._show()
+        await self._show(before)
 
     async def _record(self, batch: Batch, state: Coordinator, now: int) -> None:
         record = _encoder.encode(batch)
@@ -166,8 +166,8 @@ class Keeper:
             snapshot = _encoder.encode(Snapshot(now, encode(state)))
             await asyncio.to_thread(self._journal.compact, snapshot)
 
-    async def _show(self) -> None:
-        shown = view(self.state)
+    async def _show(self, before: Coordinator) -> None:
+        shown = view(self.state, (before, self.view))
         if shown != self.view:
             async with self._shown:
                 self.view, self.version = shown, self.version + 1
