@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from client.moot import PATIENCE, Attendant, Moot, agreement, moot
+from client.moot import PATIENCE, QUICK, Attendant, Moot, agreement, moot
 from folkmoot.client import events
 from folkmoot.client.learner import Cancelled, Learner, Worked
 from folkmoot.core.coordinator import RunState
@@ -224,6 +225,18 @@ async def test_a_full_disk_at_checkpoint_costs_the_checkpoint_only(
         assert "space" in failed[0].reason
         assert not run.all(m.CheckpointStored)
         assert [member.sources() for member in members] == [["seed", "own"]] * 2
+        assert agreement(members)
+
+
+async def test_an_epoch_may_have_more_rounds_than_peers_keep_messages_of(tmp_path: Path) -> None:
+    """Two witnesses are all there are: RoundWitness is over as it begins, and nobody sees it."""
+    few = replace(QUICK, gossip=replace(QUICK.gossip, quota_messages=12))
+    long = {"total_steps": 40, "rounds_per_epoch": 40}
+    async with moot(tmp_path, few, **long) as run:
+        members = await run.join(2)
+        await run.until(run.finished)
+        assert not [e for member in members for e in member.all(events.Peers)]
+        assert not any(e.owed for e in run.all(m.RoundJudged))
         assert agreement(members)
 
 
