@@ -110,30 +110,18 @@ class Live(LocalRun):
         self.clients[name].send_signal(signal.SIGCONT)
 
 
-def write_config(
-    folder: Path, clients: int, steps: int, rounds: int, train_time: float = 4
-) -> Path:
+def write_config(folder: Path, clients: int, **values: float) -> Path:
     file = folder / "run.toml"
     text = Path(sysconfig.get_path("stdlib")) / "ast.py"
-    file.write_text(
-        CONFIG.format(
-            folder=folder,
-            text=text,
-            steps=steps,
-            rounds=rounds,
-            clients=clients,
-            train_time=train_time,
-        )
-    )
+    settings = {"steps": 30, "rounds": 10, "train_time": 4, **values}
+    file.write_text(CONFIG.format(folder=folder, text=text, clients=clients, **settings))
     return file
 
 
 @contextmanager
-def live(
-    folder: Path, clients: int = 3, steps: int = 30, rounds: int = 10, train_time: float = 4
-) -> Iterator[Live]:
-    """A served run that `clients` have joined."""
-    with Live(write_config(folder, clients, steps, rounds, train_time), folder) as run:
+def live(folder: Path, clients: int = 3, **values: float) -> Iterator[Live]:
+    """A served run that `clients` have joined; `values` are those of `write_config`."""
+    with Live(write_config(folder, clients, **values), folder) as run:
         run.serve()
         for _ in range(clients):
             run.join()
