@@ -76,8 +76,8 @@ class Live(LocalRun):
             if result := done():
                 return result
             assert not (fallen := self.fallen()), self.output(fallen[0])
-            rang = self._bell.wait(deadline - time.monotonic())
-            assert rang, f"waited for {what} in vain:\n{self.story()}"
+            assert time.monotonic() < deadline, f"waited for {what} in vain:\n{self.story()}"
+            self._bell.wait(deadline - time.monotonic())
 
     def story(self) -> str:
         return "\n".join(f"{n}: {e}"[:200] for n, told in self.told.items() for e in told[-8:])
