@@ -96,7 +96,7 @@ def together(file: Path, run: Run, folder: Path) -> tuple[float, float]:
         for _ in range(2):
             local.join()
         while local.running():
-            time.sleep(0.2)
+            local.wait()
         if any(process.returncode for process in local.clients.values()):
             raise RuntimeError(local.output("client-1"))
     server = list(Reader(folder / "server" / "events.jsonl").new())

@@ -50,6 +50,23 @@ async def test_every_prefix_of_the_journal_is_a_state_that_was(tmp_path: Path) -
         back._journal.close()
 
 
+async def test_who_waits_is_told_in_time_or_with_what_matters_more(tmp_path: Path) -> None:
+    keeper = Keeper(RUN, tmp_path / "run.journal")
+    serving = asyncio.create_task(keeper.serve())
+    soon, late = keeper.watch(lambda: 0.01), keeper.watch(lambda: 1e6)
+    async with asyncio.timeout(20):
+        for watch in (soon, late):
+            await anext(watch)
+        told = asyncio.ensure_future(anext(late))
+        await keeper.submit(m.Join(A, "moot"))
+        assert [p.id for p in (await anext(soon))[1].pending] == [A]
+        assert not told.done(), "one who waits is no hurry"
+        await keeper.submit(m.Pause())
+        _, shown = await told
+    assert (shown.run_state, len(shown.pending)) == (RunState.Paused, 1)
+    await _end(serving)
+
+
 async def test_a_record_that_was_cut_off_is_as_if_it_was_never_sent(tmp_path: Path) -> None:
     path = tmp_path / "run.journal"
     keeper = Keeper(RUN, path)

@@ -2,13 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from client.moot import PATIENCE, Attendant, agreement, moot
+from client.moot import PATIENCE, QUICK, Attendant, Moot, agreement, moot
 from folkmoot.client import events
 from folkmoot.client.learner import Cancelled, Learner, Worked
 from folkmoot.core.coordinator import RunState
@@ -53,6 +55,19 @@ async def test_a_quorum_of_opportunistic_witnesses_ends_a_round_early(tmp_path: 
         assert max(run.lasted(RunState.RoundTrain)) < PATIENCE / 2
 
 
+@asynccontextmanager
+async def two_and_one(
+    folder: Path, learner: type[Learner]
+) -> AsyncIterator[tuple[Moot, list[Attendant], Attendant]]:
+    """A finished run of two honest clients and one that learns in another way."""
+    config = {"total_steps": 4, "rounds_per_epoch": 8, "init_min_clients": 3}
+    async with moot(folder, max_round_train_time=1.5, **config) as run:
+        honest = await run.join(2)
+        (other,) = await run.join(learner=learner)
+        await run.until(run.finished)
+        yield run, honest, other
+
+
 async def test_a_round_ends_after_its_time_when_results_are_missing(tmp_path: Path) -> None:
     async with moot(tmp_path, init_min_clients=3, max_round_train_time=1.5) as run:
         await run.join(2)
@@ -63,11 +78,7 @@ async def test_a_round_ends_after_its_time_when_results_are_missing(tmp_path: Pa
 
 
 async def test_an_unhealthy_client_is_removed_and_its_work_done_by_others(tmp_path: Path) -> None:
-    config = {"total_steps": 4, "rounds_per_epoch": 8, "init_min_clients": 3}
-    async with moot(tmp_path, max_round_train_time=1.5, **config) as run:
-        honest = await run.join(2)
-        (idle,) = await run.join(learner=Idle)
-        await run.until(run.finished)
+    async with two_and_one(tmp_path, Idle) as (run, honest, idle):
         assert (idle.id, "Unhealthy") in run.removed()
         assert {who for who, _ in run.removed()} == {idle.id}
         again = [e for e in run.all(m.RoundJudged) if e.owed]
@@ -217,6 +228,18 @@ async def test_a_full_disk_at_checkpoint_costs_the_checkpoint_only(
         assert agreement(members)
 
 
+async def test_an_epoch_may_have_more_rounds_than_peers_keep_messages_of(tmp_path: Path) -> None:
+    """Two witnesses are all there are: RoundWitness is over as it begins, and nobody sees it."""
+    few = replace(QUICK, gossip=replace(QUICK.gossip, quota_messages=12))
+    long = {"total_steps": 40, "rounds_per_epoch": 40}
+    async with moot(tmp_path, few, **long) as run:
+        members = await run.join(2)
+        await run.until(run.finished)
+        assert not [e for member in members for e in member.all(events.Peers)]
+        assert not any(e.owed for e in run.all(m.RoundJudged))
+        assert agreement(members)
+
+
 class Diverges(Learner):
     """Has a batch on which the loss is not a number."""
 
@@ -227,11 +250,7 @@ class Diverges(Learner):
 
 
 async def test_a_share_that_cannot_be_trained_is_given_to_others(tmp_path: Path) -> None:
-    config = {"total_steps": 4, "rounds_per_epoch": 8, "init_min_clients": 3}
-    async with moot(tmp_path, max_round_train_time=2, **config) as run:
-        members = await run.join(2)
-        (unlucky,) = await run.join(learner=Diverges)
-        await run.until(run.finished)
+    async with two_and_one(tmp_path, Diverges) as (run, members, unlucky):
         assert unlucky.all(events.ShareFailed)[0].reason.endswith("nan")
         assert any(e.owed for e in run.all(m.RoundJudged))
         assert agreement([*members, unlucky])

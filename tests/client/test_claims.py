@@ -6,15 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from client.moot import Attendant, Moot, moot
-from folkmoot.authority.server.claims import ClaimRefused, ClaimTrusted, ClaimVerified, Policy
+from client.moot import Attendant, Moot, make_run, moot
+from folkmoot.authority.server.claims import (
+    CannotRead,
+    ClaimRefused,
+    ClaimTrusted,
+    ClaimVerified,
+    Policy,
+)
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
 from folkmoot.client.models import Models
+from folkmoot.client.verify import check_stored
+from folkmoot.core.coordinator import Run, create
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.learning import checkpoint
+from servers import S3Server
 
 Lie = Callable[[Models, Any], None]
 # Two of six store the model.
@@ -27,15 +38,20 @@ def nothing(models: Models, action: Any) -> None:
 
 def half(models: Models, action: Any) -> None:
     """Store all of it, and lose the end of the largest file."""
-    folder = Path(models._store(action.step, lambda: False))
-    with (folder / "model.safetensors").open("r+b") as file:
-        file.truncate(file.seek(0, 2) - 64)
+    store, name = stored(models, action)
+    whole = store.get(f"{name}/model.safetensors", 1 << 20)
+    store.put(f"{name}/model.safetensors", whole[:-64])
 
 
 def unfinished(models: Models, action: Any) -> None:
     """Die before the manifest."""
-    folder = Path(models._store(action.step, lambda: False))
-    (folder / "manifest.json").unlink()
+    store, name = stored(models, action)
+    store.delete(f"{name}/manifest.json")
+
+
+def stored(models: Models, action: Any) -> tuple[Bucket, str]:
+    location = models._store(action.step, lambda: False)
+    return Bucket(models.learner.run.model.checkpoint), location.rpartition("/")[2]
 
 
 def another_model(models: Models, action: Any) -> None:
@@ -65,22 +81,10 @@ def first_lies(run: Moot, lie: Lie) -> Callable[[Attendant], None]:
     return prepare
 
 
-@pytest.mark.parametrize(
-    ("lie", "why"),
-    [
-        (nothing, "has no manifest"),
-        (half, "bytes where its manifest says"),
-        (unfinished, "has no manifest"),
-        (another_model, "another hash"),
-    ],
-)
-async def test_a_false_claim_is_refused_and_the_others_go_on(
-    tmp_path: Path, lie: Lie, why: str
-) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    async with moot(tmp_path, checkpoint=str(kept), **SIX) as run:
-        members = await run.join(6, prepare=first_lies(run, lie))
+async def is_found_out(folder: Path, root: str, lie: Lie, why: str, **how: Any) -> None:
+    """One checkpointer lies, and is refused; the other's checkpoint counts, and is sound."""
+    async with moot(folder, checkpoint=root, **SIX) as run:
+        members = await run.join(6, prepare=first_lies(run, lie), **how)
         await run.until(run.finished)
         false, true = run.claims
         assert isinstance(false, ClaimRefused)
@@ -90,9 +94,90 @@ async def test_a_false_claim_is_refused_and_the_others_go_on(
         refused = [e for a in members for e in a.all(events.MessageRefused)]
         assert [e.reason for e in refused] == ["WrongModel"]
         assert [e.location for e in run.all(m.CheckpointStored)] == [true.location]
-        stored = Learner(run.run)
-        stored.restore(Path(true.location))
-        assert stored.hash() == run.state.model_hash
+        found = how.get("learner", Learner)(run.run)
+        name = true.location.rpartition("/")[2]
+        found.restore(checkpoint.fetch(Bucket(root), name, folder / "fetched"))
+        assert found.hash() == run.state.model_hash
+
+
+LIES = [
+    (nothing, "has no manifest"),
+    (half, "bytes where its manifest says"),
+    (unfinished, "has no manifest"),
+    (another_model, "another hash"),
+]
+
+
+@pytest.mark.parametrize(("lie", "why"), LIES)
+async def test_a_false_claim_is_refused_and_the_others_go_on(
+    tmp_path: Path, lie: Lie, why: str
+) -> None:
+    (tmp_path / "kept").mkdir()
+    await is_found_out(tmp_path, str(tmp_path / "kept"), lie, why)
+
+
+@pytest.mark.parametrize(("lie", "why"), [LIES[0], LIES[1], LIES[3]])
+async def test_a_false_claim_on_s3_is_refused_and_the_others_go_on(
+    tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, lie: Lie, why: str
+) -> None:
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    await is_found_out(tmp_path, s3_server.new_bucket(), lie, why)
+
+
+async def test_s3_that_does_not_let_the_server_in_cannot_be_read(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {**s3_server.environment, "AWS_SECRET_ACCESS_KEY": "wrong"}.items():
+        monkeypatch.setenv(name, value)
+    root = s3_server.new_bucket()
+    model = Model(checkpoint=root)
+    state = create(Run(run_id="moot", config=CoordinatorConfig(total_steps=1), model=model), 0)
+    claim = m.OpportunisticCooldown(bytes(32), 0, f"{root}/step-00000001", bytes(32))
+    with pytest.raises(CannotRead, match="denied"):
+        await check_stored(state, claim, lambda: False)
+
+
+class Buffered(Learner):
+    """Its model has state that is no parameter, and is stored."""
+
+    def initialise(self) -> None:
+        super().initialise()
+        self.model.register_buffer("scale", torch.arange(3.0))
+
+
+def another_buffer(models: Models, action: Any) -> None:
+    """Store the agreed parameters, beside a buffer that nobody agreed on."""
+    other = Buffered(models.learner.run)
+    other.adopt({name: data for name, _, data in models.learner.shared_parts()})
+    other.model.scale += 1
+    other.save(Bucket(other.run.model.checkpoint), action.step, lambda: False)
+
+
+async def test_buffers_are_verified_like_parameters(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    kept = str(tmp_path / "kept")
+    await is_found_out(tmp_path, kept, another_buffer, "another hash", learner=Buffered)
+
+
+def _bump(model: torch.nn.Module) -> None:
+    model.scale += 1
+
+
+class Drifting(Buffered):
+    """Counts in a buffer how often it was trained, as batch norm does."""
+
+    def initialise(self) -> None:
+        super().initialise()
+        self.model.register_forward_pre_hook(lambda model, given: _bump(model))
+
+
+def test_a_model_whose_buffers_change_in_training_is_refused_before_it_joins(
+    tmp_path: Path,
+) -> None:
+    Buffered(make_run(tmp_path)).rehearse()
+    with pytest.raises(ValueError, match="scale changes while a share is trained"):
+        Drifting(make_run(tmp_path)).rehearse()
 
 
 def out_of_sight(run: Moot, kept: Path) -> Callable[[Attendant], None]:

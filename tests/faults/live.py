@@ -1,6 +1,7 @@
 """A run of real processes to hurt: what its logs tell, waited for, and whether all models agree."""
 
 import signal
+import subprocess
 import sysconfig
 import time
 from collections.abc import Callable, Iterator
@@ -8,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from faults.bell import Bell
 from folkmoot.cli.local import LocalRun
 from folkmoot.observe.log import Reader
 
@@ -20,7 +22,7 @@ min_clients = 2
 init_min_clients = {clients}
 global_batch_size_start = 8
 warmup_time = 60
-max_round_train_time = 4
+max_round_train_time = {train_time}
 round_witness_time = 2
 cooldown_time = 20
 health_check_timeout = 8
@@ -49,13 +51,19 @@ class Live(LocalRun):
     def __init__(self, file: Path, folder: Path) -> None:
         super().__init__(file, "hurt", folder)
         self._readers: dict[str, Reader] = {}
+        self._bell = Bell()
         self.told: dict[str, list[dict[str, Any]]] = {}
 
     def read(self) -> None:
         for name in ("server", *self.clients):
-            path = self.folder / name / "events.jsonl"
-            reader = self._readers.setdefault(name, Reader(path))
-            self.told.setdefault(name, []).extend(reader.new())
+            if name not in self._readers:
+                self._bell.listen(self.folder / name)
+                self._readers[name] = Reader(self.folder / name / "events.jsonl")
+            self.told.setdefault(name, []).extend(self._readers[name].new())
+
+    def _await_end(self, process: subprocess.Popen[bytes]) -> None:
+        super()._await_end(process)
+        self._bell.ring()
 
     def all(self, name: str, kind: str) -> list[dict[str, Any]]:
         return [event for event in self.told.get(name, []) if event["type"] == kind]
@@ -67,9 +75,9 @@ class Live(LocalRun):
             self.read()
             if result := done():
                 return result
-            assert time.monotonic() < deadline, f"waited for {what} in vain:\n{self.story()}"
             assert not (fallen := self.fallen()), self.output(fallen[0])
-            time.sleep(0.01)  # logs are files: they are looked at, they do not call
+            assert time.monotonic() < deadline, f"waited for {what} in vain:\n{self.story()}"
+            self._bell.wait(deadline - time.monotonic())
 
     def story(self) -> str:
         return "\n".join(f"{n}: {e}"[:200] for n, told in self.told.items() for e in told[-8:])
@@ -102,19 +110,18 @@ class Live(LocalRun):
         self.clients[name].send_signal(signal.SIGCONT)
 
 
-def write_config(folder: Path, clients: int, steps: int, rounds: int) -> Path:
+def write_config(folder: Path, clients: int, **values: float) -> Path:
     file = folder / "run.toml"
     text = Path(sysconfig.get_path("stdlib")) / "ast.py"
-    file.write_text(
-        CONFIG.format(folder=folder, text=text, steps=steps, rounds=rounds, clients=clients)
-    )
+    settings = {"steps": 30, "rounds": 10, "train_time": 4, **values}
+    file.write_text(CONFIG.format(folder=folder, text=text, clients=clients, **settings))
     return file
 
 
 @contextmanager
-def live(folder: Path, clients: int = 3, steps: int = 30, rounds: int = 10) -> Iterator[Live]:
-    """A served run that `clients` have joined."""
-    with Live(write_config(folder, clients, steps, rounds), folder) as run:
+def live(folder: Path, clients: int = 3, **values: float) -> Iterator[Live]:
+    """A served run that `clients` have joined; `values` are those of `write_config`."""
+    with Live(write_config(folder, clients, **values), folder) as run:
         run.serve()
         for _ in range(clients):
             run.join()

@@ -4,13 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from faults.live import PATIENCE, live, write_config
-from folkmoot.observe.log import Reader
 
 PHASES = ["Warmup", "RoundTrain", "RoundWitness", "Cooldown"]
 
@@ -54,12 +52,16 @@ def up(folder: Path) -> subprocess.Popen[str]:
 
 @pytest.mark.faults
 def test_ctrl_c_of_up_stops_everything_and_up_goes_on_from_there(tmp_path: Path) -> None:
-    write_config(tmp_path, clients=2, steps=40, rounds=10)
-    log = Reader(tmp_path / "out" / "server" / "events.jsonl")
+    # Long enough not to be over when Ctrl-C comes, a moment after the first loss is shown.
+    write_config(tmp_path, clients=2, steps=200, rounds=100)
     running = up(tmp_path)
-    while not any(event["type"] == "RoundStarted" for event in log.new()):
-        assert running.poll() is None, running.communicate()[0]
-        time.sleep(0.05)
+    assert running.stdout is not None
+    early = []
+    for line in running.stdout:
+        early.append(line)
+        if ", loss " in line:
+            break
+    assert running.poll() is None, "".join(early)
     os.killpg(running.pid, signal.SIGINT)
     said = running.communicate(timeout=PATIENCE)[0]
     assert running.returncode == 0, said
@@ -70,7 +72,7 @@ def test_ctrl_c_of_up_stops_everything_and_up_goes_on_from_there(tmp_path: Path)
     again = up(tmp_path)
     said = again.communicate(timeout=PATIENCE)[0]
     assert again.returncode == 0, said
-    assert "Finished at step 40 of 40" in said
+    assert "Finished at step 200 of 200" in said
 
 
 @pytest.mark.faults

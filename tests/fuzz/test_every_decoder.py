@@ -51,9 +51,11 @@ from folkmoot.learning.whole import WholeWire
 
 WHO, HASH = bytes(range(32)), bytes(32)
 SHAPES = [("a", (64, 16)), ("b", (5,))]
-RUN = Run(run_id="moot", config=CoordinatorConfig(total_steps=3), model=Model())
+RUN = Run(run_id="moot", config=CoordinatorConfig(total_steps=3, min_clients=2), model=Model())
 STATE = create(RUN, 0)
 MOVED = keeper.apply(STATE, m.Pause(), 5, 1).state
+WAITING = keeper.apply(STATE, m.Join(WHO, "moot", b"", b"here"), 5, 1).state
+BEGUN = keeper.apply(WAITING, m.Join(HASH, "moot"), 6, 2).state
 RESULT = Result(1, 2, WHO, HASH, HASH, 10)
 pack = msgspec.msgpack.encode
 
@@ -92,7 +94,7 @@ def _manifest(data: bytes) -> Manifest:
 
 
 def _change(data: bytes) -> Any:
-    return encode(apply_change(view(STATE), data))
+    return encode(apply_change(view(WAITING), data))
 
 
 def _distro(bits: int) -> Decoder:
@@ -186,9 +188,11 @@ DECODERS = {
     "range of data": Decoder(
         service._ranges.decode, UNREADABLE, (pack(run_wire.Range("train.bin", 0, 10)),)
     ),
-    "state": Decoder(decode, (msgspec.ValidationError,), (encode(STATE), encode(MOVED))),
+    "state": Decoder(decode, (msgspec.ValidationError,), (encode(BEGUN), encode(MOVED))),
     "change of a state": Decoder(
-        _change, (delta.DeltaError,), (encode_change(view(STATE), view(MOVED)),)
+        _change,
+        (delta.DeltaError,),
+        tuple(encode_change(view(WAITING), view(after)) for after in (STATE, MOVED, BEGUN)),
     ),
     "journal": Decoder(lambda d: _parse(d, Path("j")), (JournalError,), (_records(),)),
     "journal record": Decoder(

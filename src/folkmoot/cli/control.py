@@ -1,6 +1,7 @@
 """`folkmoot status`, `pause` and `resume`: look at a run, halt it, let it go on."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +14,17 @@ RunId = Annotated[str, typer.Option(help="The run's name.")]
 Key = Annotated[Path, typer.Option(help="The owner's key: owner.key in the server's folder.")]
 
 
+# What an owner may order: the message's name, and what the command says of itself.
+ORDERS = {
+    "pause": ("Pause", "Halt a run once its epoch has drained: nothing that was trained is lost."),
+    "resume": ("Resume", "Let a paused run go on."),
+}
+
+
 def register(app: typer.Typer) -> None:
-    for command in (status, pause, resume):
-        app.command()(command)
+    app.command()(status)
+    for name, (message, words) in ORDERS.items():
+        app.command(name, help=words)(_order(message))
 
 
 def status(
@@ -30,32 +39,21 @@ def status(
     asyncio.run(_ask(address, run_id, key, (tls_ca, tls_cert, tls_key), None))
 
 
-def pause(
-    address: Address,
-    run_id: RunId,
-    key: Key,
-    tls_ca: tls.Ca = None,
-    tls_cert: tls.Cert = None,
-    tls_key: tls.Key = None,
-) -> None:
-    """Halt a run once its epoch has drained: nothing that was trained is lost."""
-    from folkmoot.core.coordinator.messages import Pause
+def _order(name: str) -> Callable[..., None]:
+    def order(
+        address: Address,
+        run_id: RunId,
+        key: Key,
+        tls_ca: tls.Ca = None,
+        tls_cert: tls.Cert = None,
+        tls_key: tls.Key = None,
+    ) -> None:
+        from folkmoot.core.coordinator import messages
 
-    asyncio.run(_ask(address, run_id, key, (tls_ca, tls_cert, tls_key), Pause()))
+        message = getattr(messages, name)()
+        asyncio.run(_ask(address, run_id, key, (tls_ca, tls_cert, tls_key), message))
 
-
-def resume(
-    address: Address,
-    run_id: RunId,
-    key: Key,
-    tls_ca: tls.Ca = None,
-    tls_cert: tls.Cert = None,
-    tls_key: tls.Key = None,
-) -> None:
-    """Let a paused run go on."""
-    from folkmoot.core.coordinator.messages import Resume
-
-    asyncio.run(_ask(address, run_id, key, (tls_ca, tls_cert, tls_key), Resume()))
+    return order
 
 
 async def _ask(
@@ -88,7 +86,10 @@ def _show(state: Any) -> None:
     typer.echo(f"{state.run.run_id}: {state.run_state}{pausing}, epoch {state.epoch_number}")
     total = state.run.config.total_steps
     typer.echo(f"  step {progress.step} of {total}, {progress.tokens:,} tokens learnt")
-    typer.echo(f"  {state.active} clients in this epoch, {len(epoch.absent)} left it")
+    if epoch.clients:
+        typer.echo(f"  {state.active} clients in this epoch, {len(epoch.absent)} left it")
+    else:
+        typer.echo(f"  {len(state.pending)} clients wait for the next epoch")
     kept = state.checkpoint
     if kept.location:
         typer.echo(f"  last checkpoint: step {kept.progress.step} at {kept.location}")

@@ -117,7 +117,7 @@ class LocalRun:
                 process.kill()
                 process.wait()
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float | None = None) -> None:
         """Until a process ends, but no longer than this."""
         self._ended.wait(seconds)
         self._ended.clear()

@@ -1,7 +1,8 @@
 """The model of one client and all that is done with it. Used by one thread; knows no network.
 
-The hash of a model covers its parameters and the shared state of its method, since both must be
-equal on all clients: leaves by name, so that a joiner can check each as it arrives.
+The hash of a model covers all that a checkpoint stores: its parameters, its persistent buffers and
+the shared state of its method, since these must be equal on all clients. It is made of leaves by
+name, so that a joiner can check each as it arrives.
 """
 
 import time
@@ -26,6 +27,7 @@ from folkmoot.learning.gradients import loss_and_gradients
 from folkmoot.learning.method import Refusal
 from folkmoot.learning.models import build
 from folkmoot.learning.restore import load_state, load_weights
+from folkmoot.learning.tensors import untied
 
 SHARED = "shared."
 
@@ -62,7 +64,15 @@ class Learner:
 
     def rehearse(self) -> None:
         """Train and learn once, on a model that is thrown away: compiles what needs compiling."""
+        stored = {n: b for n, b in self.model.named_buffers() if n in self.parts()}
+        before = {name: buffer.clone() for name, buffer in stored.items()}
         worked = self.train(0, (Span(0, 1),), lambda: False)
+        for name, buffer in stored.items():
+            if not torch.equal(before[name], buffer):
+                raise ValueError(
+                    f"the model's {name} changes while a share is trained (batch norm does that):"
+                    " clients would not stay equal; use a model without such state"
+                )
         self.learn([worked.payload], 0)
         self.initialise()
 
@@ -89,8 +99,8 @@ class Learner:
         """The model whose parts came from peers."""
         self.initialise()
         with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
-                parameter.copy_(_tensor(parts[name], parameter))
+            for name, tensor in untied(self.model).items():
+                tensor.copy_(_tensor(parts[name], tensor))
         shared = _shared(self.method.state_dict())
         if shared:
             self.method.load_state_dict({n: _tensor(parts[n], t) for n, t in shared.items()})
@@ -99,8 +109,7 @@ class Learner:
 
     def parts(self) -> dict[str, torch.Tensor]:
         """Everything that must be equal on all clients, by name."""
-        parameters = {name: p.detach() for name, p in self.model.named_parameters()}
-        return {**parameters, **_shared(self.method.state_dict())}
+        return {**untied(self.model), **_shared(self.method.state_dict())}
 
     def part_sizes(self) -> dict[str, int]:
         return {name: part.numel() * part.element_size() for name, part in self.parts().items()}

@@ -129,11 +129,7 @@ class Member:
 
     async def _saw(self, state: Coordinator) -> None:
         before = self.machine.state
-        moved = before is None or (
-            (before.run_state, before.epoch_number) != (state.run_state, state.epoch_number)
-            or before.epoch.absent != state.epoch.absent
-        )
-        if not moved:
+        if before is not None and _stand(before) == _stand(state):
             return
         self.emit(_seen(state))
         clients = [x for x in state.epoch.clients if not x.left and x.id != self.machine.id]
@@ -300,6 +296,12 @@ class Member:
 
 class _Failed(c.Event, frozen=True):
     error: Any
+
+
+def _stand(state: Coordinator) -> tuple[Any, ...]:
+    """What a member goes by; also the round, as a RoundWitness that is over at once is not seen."""
+    height = state.round.height if state.epoch.rounds else -1
+    return state.run_state, state.epoch_number, height, state.epoch.absent
 
 
 def _seen(state: Coordinator) -> events.StateSeen:

@@ -4,15 +4,22 @@ States share what did not change, so a difference is found by comparing objects 
 what changed, not what is there. `patch(old, diff(old, new)) == new` for any two values of one
 struct type. A difference is plain data (lists, dicts, bytes …) that msgpack carries; `patch` trusts
 its shape as little as any other message and raises `DeltaError` when it does not fit.
+
+A tuple is told in pieces: new items, or a stretch of the old ones that stay or all change in the
+same way. So a roster of thousands that goes on with another model is one piece.
 """
 
+from collections.abc import Iterator
+from functools import cache
 from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-NEW, FIELDS, SLID = 0, 1, 2
+NEW, FIELDS, PIECES = 0, 1, 2
+# The piece of items that stay as they are.
+SAME = None
 
 
 class DeltaError(ValueError):
@@ -33,20 +40,45 @@ def _change(before: Any, after: Any) -> list[Any]:
     if isinstance(after, msgspec.Struct) and type(before) is type(after):
         return [FIELDS, diff(before, after)]
     if isinstance(after, tuple) and isinstance(before, tuple):
-        return _slid(before, after)
+        return [PIECES, _pieces(before, after)]
     return [NEW, _plain(after)]
 
 
-def _slid(before: tuple[Any, ...], after: tuple[Any, ...]) -> list[Any]:
-    """A tuple lost items in front, had some replaced, and got new ones behind."""
+def _pieces(before: tuple[Any, ...], after: tuple[Any, ...]) -> list[list[Any]]:
+    """[[items]] that are new and [start, stop, change] of old ones, in the order of `after`."""
+    pieces: list[list[Any]] = []
+    for item, place in zip(after, _places(before, after), strict=True):
+        last = pieces[-1] if pieces else []
+        if place is None:
+            if len(last) != 1:
+                pieces.append(last := [[]])
+            last[0].append(_plain(item))
+            continue
+        old = before[place]
+        change = SAME if old is item or old == item else _change(old, item)
+        if len(last) == 3 and last[1] == place and last[2] == change:
+            last[1] += 1
+        else:
+            pieces.append([place, place + 1, change])
+    return pieces
+
+
+def _places(before: tuple[Any, ...], after: tuple[Any, ...]) -> Iterator[int | None]:
+    """Where in `before` each item of `after` stood, ever further on; None for a new one.
+
+    A record is known by its `id`. Other tuples lose items in front and get new ones behind.
+    """
+    if after and hasattr(after[0], "id"):
+        known = {item.id: place for place, item in enumerate(before)}
+        last = -1
+        for item in after:
+            place = known.get(item.id, -1)
+            yield place if place > last else None
+            last = max(last, place)
+        return
     lost = next((i for i, x in enumerate(before) if after and (x is after[0] or x == after[0])), 0)
-    kept = before[lost : lost + len(after)]
-    changed = [
-        [i, _change(b, a)]
-        for i, (b, a) in enumerate(zip(kept, after[: len(kept)], strict=True))
-        if b is not a and b != a
-    ]
-    return [SLID, lost, len(kept), changed, [_plain(x) for x in after[len(kept) :]]]
+    for place in range(lost, lost + len(after)):
+        yield place if place < len(before) else None
 
 
 def _plain(value: Any) -> Any:
@@ -55,7 +87,7 @@ def _plain(value: Any) -> Any:
 
 def patch(old: T, changes: dict[str, Any]) -> T:
     """`old` with the changes of a `diff`."""
-    types = {field.name: field.type for field in msgspec.structs.fields(old)}
+    types = _types(type(old))
     try:
         values = {
             name: _apply(getattr(old, name), change, types[name])
@@ -66,22 +98,42 @@ def patch(old: T, changes: dict[str, Any]) -> T:
     return msgspec.structs.replace(old, **values)
 
 
+@cache
+def _types(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(struct)}
+
+
 def _apply(before: Any, change: list[Any], into: Any) -> Any:
-    kind, *rest = change
+    kind, what = change
     if kind == FIELDS:
-        return patch(before, rest[0])
+        return patch(before, what)
     if kind == NEW:
-        return msgspec.convert(rest[0], into)
-    lost, kept, changed, more = rest
-    item = _item(into)
-    items = list(before[lost : lost + kept])
-    for i, inner in changed:
-        items[i] = _apply(items[i], inner, item)
-    return (*items, *(msgspec.convert(x, item) for x in more))
+        return msgspec.convert(what, into)
+    if kind == PIECES:
+        return _joined(before, what, _item(into))
+    raise DeltaError(f"there is no change of kind {kind!r}")
+
+
+def _joined(before: tuple[Any, ...], pieces: list[list[Any]], into: Any) -> tuple[Any, ...]:
+    items: list[Any] = []
+    end = 0
+    for piece in pieces:
+        if len(piece) == 1:
+            items += [msgspec.convert(item, into) for item in piece[0]]
+            continue
+        start, stop, change = piece
+        # In order and never twice: a short message must not make a long tuple.
+        if not end <= start < stop <= len(before):
+            raise DeltaError(f"items {start} to {stop} are not among the {len(before)} known ones")
+        end = stop
+        kept = before[start:stop]
+        items += kept if change is SAME else [_apply(item, change, into) for item in kept]
+    return tuple(items)
 
 
 def _item(into: Any) -> Any:
-    """The type of a tuple's items."""
-    if get_origin(into) is tuple:
-        return get_args(into)[0]
-    return next(get_args(a)[0] for a in get_args(into) if get_origin(a) is tuple)
+    """The type of the items, where the type is a tuple or may be one."""
+    for choice in (into, *get_args(into)):
+        if get_origin(choice) is tuple:
+            return get_args(choice)[0]
+    raise DeltaError(f"pieces do not make a {into}")

@@ -5,7 +5,7 @@ change copies one shard and the list of shards. Order is by identity: it does no
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -54,6 +54,19 @@ class Registry(msgspec.Struct, Generic[R], frozen=True, array_like=True):
         if at == len(shard) or shard[at].id != identity:
             return self
         return self._with(identity, (*shard[:at], *shard[at + 1 :]), self.count - 1)
+
+    def mapped(
+        self, change: Callable[[R], R], before: "Registry[R]", result: "Registry[R]"
+    ) -> "Registry[R]":
+        """With `change` made to every record, as it was to those of `before`, giving `result`.
+
+        The identity of a record must stay. Only shards that are not those of `before` are walked.
+        """
+        shards = tuple(
+            known if mine is old else tuple(map(change, mine))
+            for mine, old, known in zip(self.shards, before.shards, result.shards, strict=True)
+        )
+        return Registry(self.count, shards)
 
     def _find(self, identity: bytes) -> tuple[tuple[R, ...], int]:
         shard = self.shards[_shard(identity)]

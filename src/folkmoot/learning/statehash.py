@@ -1,5 +1,7 @@
 """A hash of a model's parameters that all clients agree on, and that checks one parameter alone.
 
+Persistent buffers count as parameters: they are stored, and must be equal, too.
+
     leaf   BLAKE3 over (name, dtype, shape) and the parameter's little-endian bytes
     root   BLAKE3 over (name, leaf) of all parameters, sorted by name
 
@@ -15,6 +17,7 @@ import msgspec
 import torch
 
 from folkmoot.learning.leaves import leaf_hasher, root
+from folkmoot.learning.tensors import untied
 
 __all__ = ["StateHash", "leaf", "root", "state_hash", "wrong_parameter"]
 
@@ -37,7 +40,7 @@ def leaf(name: str, tensor: torch.Tensor) -> bytes:
 
 
 def state_hash(module: torch.nn.Module) -> StateHash:
-    leaves = {name: leaf(name, p) for name, p in module.named_parameters()}
+    leaves = {name: leaf(name, p) for name, p in untied(module).items()}
     return StateHash(root(leaves), leaves)
 
 

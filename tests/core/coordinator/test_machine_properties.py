@@ -23,6 +23,7 @@ from folkmoot.core.coordinator.config import CoordinatorConfig, Model, Run
 from folkmoot.core.coordinator.health import participant_item
 from folkmoot.core.coordinator.machine import next_tick
 from folkmoot.core.coordinator.state import Round
+from folkmoot.core.coordinator.view import apply_change, encode_change, view
 
 SEQ = 4
 ROOT = "s3://runs/"
@@ -419,15 +420,35 @@ def check(before: Coordinator, message: Any, now: int, seed: int, ledger: Ledger
     return after
 
 
+class Watcher:
+    """Who was shown a state and is then told of changes only."""
+
+    def __init__(self, state: Coordinator) -> None:
+        self.state, self.shown = state, view(state)
+        self.seen = self.shown
+
+    def follow(self, state: Coordinator) -> None:
+        shown = view(state, (self.state, self.shown))
+        assert encode(shown) == encode(view(state)), "a view depends on how it was found"
+        if change := encode_change(self.shown, shown):
+            self.seen = apply_change(self.seen, change)
+        assert encode(self.seen) == encode(shown), "a change does not give what it tells of"
+        self.state, self.shown = state, shown
+
+
 def play(run: Run, steps: list[Step]) -> None:
     now = 0
     state = create(run, now)
     ledger = Ledger()
+    watcher, slow = Watcher(state), Watcher(state)
     for number, (name, a, b, leap) in enumerate(steps):
         due = next_tick(state, now)
         now = max(-(2**62), min(2**62, (due or now) if leap is None else now + leap))
         for message in MAKERS[name](state, a, b):
             state = check(state, message, now, 3 * number + a, ledger)
+            watcher.follow(state)
+        if number % 3 == 0:
+            slow.follow(state)
 
 
 # No `explain` phase: it takes minutes over a list of this length and says little.

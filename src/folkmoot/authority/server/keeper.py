@@ -12,9 +12,11 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from folkmoot.authority.journal import Journal, JournalError
 from folkmoot.core.coordinator import (
@@ -78,6 +80,7 @@ class Keeper:
         self._shown = asyncio.Condition()
         self.view = view(self.state)
         self.version = 0
+        self._turn = 0  # counts the versions in which more changed than who waits
 
     def _recover(self, run: Run) -> tuple[Coordinator, int, bool]:
         records = self._journal.records
@@ -113,13 +116,21 @@ class Keeper:
         self._wake.set()
         return await answer
 
-    async def watch(self) -> AsyncIterator[tuple[int, Coordinator]]:
-        """(version, view): the present one, then whenever there is a newer one, the newest."""
-        seen = -1
+    async def watch(
+        self, patience: Callable[[], float] = lambda: 0.0
+    ) -> AsyncIterator[tuple[int, Coordinator]]:
+        """(version, view): the present one, then whenever there is a newer one, the newest.
+
+        That only others wait than before is told with the next change, or after `patience` seconds.
+        """
+        seen = turn = -1
         while True:
             async with self._shown:
                 await self._shown.wait_for(lambda: self.version != seen)  # noqa: B023
-                seen, shown = self.version, self.view
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(patience()):
+                        await self._shown.wait_for(lambda: self._turn != turn)  # noqa: B023
+                seen, turn, shown = self.version, self._turn, self.view
             yield seen, shown
 
     async def serve(self) -> None:
@@ -151,13 +162,13 @@ class Keeper:
         working.take_due_ticks()
         if working.entries:
             await self._record(Batch(tuple(working.entries)), working.state, working.now)
-        self.state = working.state
+        before, self.state = self.state, working.state
         for effect in working.effects:
             self._listen(effect, working.now)
         for answer, refused in answers:
             if not answer.done():
                 answer.set_result(refused)
-        await self._show()
+        await self._show(before)
 
     async def _record(self, batch: Batch, state: Coordinator, now: int) -> None:
         record = _encoder.encode(batch)
@@ -166,10 +177,11 @@ class Keeper:
             snapshot = _encoder.encode(Snapshot(now, encode(state)))
             await asyncio.to_thread(self._journal.compact, snapshot)
 
-    async def _show(self) -> None:
-        shown = view(self.state)
+    async def _show(self, before: Coordinator) -> None:
+        shown = view(self.state, (before, self.view))
         if shown != self.view:
             async with self._shown:
+                self._turn += replace(shown, pending=self.view.pending) != self.view
                 self.view, self.version = shown, self.version + 1
                 self._shown.notify_all()
 
