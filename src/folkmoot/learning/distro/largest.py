@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from folkmoot.learning.distro.compiled import compiled
+from folkmoot.learning.distro.vectors import lowest, reaching, tops
 
+_FEW = 12
 _MAGNITUDE = np.int32(0x7FFFFFFF)
 
 
@@ -26,10 +28,18 @@ def _block_length(n: int, k: int) -> int:
 
 @compiled
 def _kth_largest(values: Any, count: int, k: int, last: int) -> Any:
-    """Found bit by bit from the top to `last`: the largest such bar that k values reach."""
-    bar = np.int32(0)
-    for bit in range(30, last - 1, -1):
-        trial = bar | np.int32(1 << bit)
+    """Found bit by bit down to `last`: the largest such bar that k values reach.
+
+    The search begins at the first bit in which any two of them differ."""
+    differ = np.int32(0)
+    for i in range(count):
+        differ |= np.int32(values[i] ^ values[0])
+    top = last
+    while differ >> top > 1:
+        top += 1
+    bar = np.int32(values[0] >> (top + 1) << (top + 1))
+    for bit in range(top, last - 1, -1):
+        trial = np.int32(bar | np.int32(1 << bit))
         reached = np.int32(0)
         for i in range(count):
             reached += np.int32(values[i] >= trial)
@@ -62,6 +72,22 @@ def largest(bits: Any, k: int, room: Any, chosen: Any) -> None:
         return
     length = _block_length(bits.size, k)
     maxima, values, places = room[0], room[1], room[2]
+    if bits.size % (8 * length) == 0:
+        blocks = 0
+        for first in range(0, bits.size, 8 * length):
+            tops(bits, first, first + 8 * length, maxima, blocks)
+            blocks += 8
+        bar = _kth_largest(maxima, blocks, k, 16) if blocks >= k else np.int32(0)
+        found = 0
+        for first in range(0, bits.size, 64):
+            left = reaching(bits, first, bar)
+            while left != 0:
+                at = first + lowest(left)
+                left &= left - 1
+                values[found], places[found] = bits[at] & _MAGNITUDE, at
+                found += 1
+        _take(values, places, found, k, chosen)
+        return
     blocks = _maxima(bits, length, maxima)
     bar = _kth_largest(maxima, blocks, k, 16) if blocks >= k else np.int32(0)
     found = 0
@@ -78,8 +104,24 @@ def largest(bits: Any, k: int, room: Any, chosen: Any) -> None:
 
 
 @compiled
+def _drop_least(values: Any, places: Any, found: int) -> None:
+    """Take out the smallest candidate; of equals, the last."""
+    at = 0
+    for i in range(1, found):
+        at = i if values[i] <= values[at] else at
+    for i in range(at, found - 1):
+        values[i], places[i] = values[i + 1], places[i + 1]
+
+
+@compiled
 def _take(values: Any, places: Any, found: int, k: int, chosen: Any) -> None:
     """The k largest of the candidates; those equal to the smallest of them from the left."""
+    if found - k <= _FEW:
+        while found > k:
+            _drop_least(values, places, found)
+            found -= 1
+        chosen[:] = places[:k]
+        return
     least = _kth_largest(values, found, k, 0)
     above = 0
     for i in range(found):

@@ -15,7 +15,13 @@ import numpy as np
 
 from folkmoot.learning.distro.compiled import compiled
 from folkmoot.learning.distro.dct import Floats, cosines, halves, scales
-from folkmoot.learning.distro.lanes import dct64, dct64_transposed, fetch, idct64, idct64_transposed
+from folkmoot.learning.distro.lanes import (
+    dct64_onto,
+    dct64_transposed,
+    idct64,
+    idct64_transposed,
+)
+from folkmoot.learning.distro.vectors import fetch
 
 Tables = tuple[int, Floats, Floats, Floats]
 
@@ -180,27 +186,27 @@ def _fetch_rows(first: int, last: int, w: int, at: int, stride: int, flat: Any) 
 @compiled
 def forward_chunk(
     h: int, w: int, th: Any, tw: Any, at: int, stride: int, flat: Any, then: int, then_stride: int,
-    a: Any, b: Any,
-) -> Any:  # fmt: skip
-    """The coefficients [w, h] of the chunk whose first value is flat[at].
+    held: Any, keep: Any, scale: Any, a: Any, b: Any,
+) -> None:  # fmt: skip
+    """held [w, h] ← held · keep + scale · the coefficients of the chunk that begins at flat[at].
 
     Rows of a chunk are short and too far apart to be foreseen; so those of the chunk at `then`,
     which comes next, are asked for meanwhile, a few at a time: memory answers only so many."""
-    # Copied row by row first: rows a power of two apart would push each other out of the cache.
-    for i in range(h):
-        copy(flat[at + i * stride : at + i * stride + w], row(a, i, w))
     if h == 64 and w == 64:
         for c in range(0, 64, 8):
-            _fetch_rows(c // 2, c // 2 + 4, w, then, then_stride, flat)
-            dct64_transposed(a, c, 64, b, c * 64)
+            dct64_transposed(flat, at + c, stride, b, c * 64, held, c * 64, 64)
         for c in range(0, 64, 8):
-            _fetch_rows(32 + c // 2, 36 + c // 2, w, then, then_stride, flat)
-            dct64(b, c, 64, a, c)
-        return a, b
+            soon = then + c * then_stride
+            dct64_onto(b, c, held, c, 64, held, keep, scale, flat, soon, then_stride)
+        return
+    for i in range(h):
+        copy(flat[at + i * stride : at + i * stride + w], row(a, i, w))
     _fetch_rows(0, h, w, then, then_stride, flat)
     x, y = forward_rows(a, b, h, w, th)
     transpose(x, y, h, w)
-    return forward_rows(y, x, w, h, tw)
+    x, y = forward_rows(y, x, w, h, tw)
+    for i in range(h * w):
+        held[i] = held[i] * keep + x[i] * scale
 
 
 @compiled
@@ -210,11 +216,10 @@ def inverse_chunk(
     """The values [h, w] of the coefficients [w, h] in a; meanwhile asks for the chunk at `then`."""
     if h == 64 and w == 64:
         for c in range(0, 64, 8):
-            _fetch_rows(c // 2, c // 2 + 4, w, then, then_stride, flat)
-            idct64_transposed(a, c, 64, b, c * 64)
+            soon = then + c * then_stride
+            idct64_transposed(a, c, 64, b, c * 64, flat, soon, then_stride)
         for c in range(0, 64, 8):
-            _fetch_rows(32 + c // 2, 36 + c // 2, w, then, then_stride, flat)
-            idct64(b, c, 64, a, c)
+            idct64(b, c, a)
         return a, b
     _fetch_rows(0, h, w, then, then_stride, flat)
     x, y = inverse_rows(a, b, w, h, tw)

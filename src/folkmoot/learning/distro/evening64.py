@@ -1,0 +1,154 @@
+"""orthogonal.py's treatment of a chunk of 64 × 64: the zeros, mostly all of it, are left out.
+
+A row's bits say which of its entries are not zero; only those are multiplied, and the sum of a row
+stays in registers until it is whole. Where more than half is not zero, plain blocks are faster.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from folkmoot.learning.distro.compiled import compiled
+from folkmoot.learning.distro.orthogonal import FIRST, GRID, LEAST, MOST, SECOND
+from folkmoot.learning.distro.vectors import (
+    add_16,
+    add_32,
+    add_48,
+    add_64,
+    combine,
+    combine_with,
+    count,
+    others_than_zero,
+    round_row,
+    single,
+    tops,
+    turn8,
+)
+
+_GRID, _FIRST, _SECOND = np.float64(GRID), np.float32(FIRST), np.float32(SECOND)
+_LEAST, _MOST = np.float32(LEAST), np.float32(MOST)
+_ONE = np.float32(1)
+_FULL = 2048
+ROWS, COLUMNS, MIXED = range(3)
+"""What rows of `bits` are about: the chunk's rows and columns, and the rows of its square."""
+
+
+@compiled
+def _largest(x: Any) -> Any:
+    """The largest magnitude, found among integers: what is not a number is the largest of all."""
+    found = np.empty(8, np.int32)
+    tops(x.view(np.int32), 0, 4096, found, 0)
+    return single(found.max())
+
+
+@compiled
+def _turn_bits(x: Any, y: Any) -> None:
+    """Transpose 64 × 64 bits: halves of blocks change places, from blocks of 64 down to those of 2."""
+    y[:] = x
+    width, low = 32, np.int64(0xFFFFFFFF)
+    while width:
+        for first in range(0, 64, 2 * width):
+            for i in range(first, first + width):
+                moved = ((y[i] >> width) ^ y[i + width]) & low
+                y[i] ^= moved << width
+                y[i + width] ^= moved
+        width //= 2
+        low ^= low << width
+
+
+@compiled
+def _round(x: Any, rows: Any, scale: Any) -> None:
+    for i in range(64):
+        if rows[i] != 0:
+            round_row(x, i * 64, _ONE, scale)
+
+
+@compiled
+def _symmetric(weights: Any, rows: Any, to: Any) -> None:
+    """A product that equals its transpose: what lies left of the diagonal is copied."""
+    to[:] = np.float32(0)
+    for skip in range(0, 64, 16):
+        for i in range(skip, skip + 16, 2):
+            for j in range(0, 64, 4):
+                at = i * 64 + j
+                if skip == 0:
+                    add_64(weights, at, rows, j * 64, to, i * 64)
+                elif skip == 16:
+                    add_48(weights, at, rows, j * 64 + 16, to, i * 64 + 16)
+                elif skip == 32:
+                    add_32(weights, at, rows, j * 64 + 32, to, i * 64 + 32)
+                else:
+                    add_16(weights, at, rows, j * 64 + 48, to, i * 64 + 48)
+        for i in range(skip, skip + 16, 8):
+            for j in range(0, skip, 8):
+                turn8(to, j * 64 + i, to, i * 64 + j)
+
+
+@compiled
+def _gram(x: Any, bits: Any, to: Any) -> Any:
+    """xᵀ x, and which of it is not zero; rows of zeros are left as they were.
+
+    Returns the largest sum of magnitudes in a row."""
+    _turn_bits(bits[ROWS], bits[COLUMNS])
+    bits[MIXED] = 0
+    bound = np.int32(1)
+    for j in range(64):
+        among = bits[COLUMNS, j]
+        if among != 0:
+            bound = max(bound, combine(x, j, among, x, to, j * 64, bits[MIXED, j:]))
+    return bound
+
+
+@compiled
+def _full_gram(x: Any, turned: Any, bits: Any, to: Any) -> Any:
+    for i in range(0, 64, 8):
+        for j in range(0, 64, 8):
+            turn8(x, i * 64 + j, turned, j * 64 + i)
+    _symmetric(turned, x, to)
+    bound = np.int32(1)
+    for j in range(64):
+        bits[MIXED, j] = -1
+        total = np.int32(0)
+        for value in to[j * 64 : j * 64 + 64]:
+            total += np.int32(abs(value))
+        bound = max(bound, total)
+    return bound
+
+
+@compiled
+def _mix(gram: Any, bits: Any, to: Any) -> None:
+    """to = FIRST · gram + SECOND · gram · gram, rounded."""
+    total = 0
+    for j in range(64):
+        total += count(bits[j])
+    if total > _FULL:
+        _symmetric(gram, gram, to)
+        for i in range(4096):
+            to[i] = np.rint(gram[i] * _FIRST + to[i] * _SECOND)
+        return
+    for j in range(64):
+        if bits[j] != 0:
+            combine_with(gram, j * 64, bits[j], gram, _FIRST, _SECOND, to, True)
+
+
+@compiled
+def even64(x: Any, y: Any, share: Any, scalars: Any, gram: Any, mixed: Any, bits: Any) -> None:
+    """From x, times `share`, to y; both are used."""
+    steps, own, other = scalars
+    largest = _largest(x) * share
+    if not _LEAST < largest < _MOST:
+        y[:] = np.float32(0)
+        return
+    entries = 0
+    for i in range(64):
+        round_row(x, i * 64, share, steps / largest)
+        bits[ROWS, i] = others_than_zero(x, i * 64)
+        entries += count(bits[ROWS, i])
+    bound = np.float64(_full_gram(x, y, bits, gram) if entries > _FULL else _gram(x, bits, gram))
+    _round(gram, bits[MIXED], np.float32(_GRID / bound))
+    _mix(gram, bits[MIXED], mixed)
+    _round(x, bits[ROWS], np.float32(_GRID / np.sqrt(bound)))
+    for i in range(64):
+        combine_with(x, i * 64, bits[ROWS, i], mixed, own, other, y, False)
