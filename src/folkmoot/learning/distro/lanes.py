@@ -12,7 +12,6 @@ transforms of 16 points, each from registers to registers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -92,11 +91,6 @@ class Scratch:
     def store(self, i: int, x: Any) -> None:
         self.b.store(x, self._at(i), align=LANES * 4)
 
-    def half(self, first: int, i: int, c: int) -> Any:
-        """Four values of vector first + i, from the c-th on."""
-        start = self.b.bitcast(self._at(first + i), ir.FloatType().as_pointer())
-        return half_vector(self.b, self.b.gep(start, [ir.Constant(ir.IntType(32), c)]))
-
     def settle(self) -> None:
         """An instruction that does nothing and might, for all the compiler knows, touch memory."""
         kind = ir.FunctionType(ir.VoidType(), [self.start.type])
@@ -163,31 +157,6 @@ def _inverse64(b: Any, load: Load, store: Store) -> None:
             store(at, x)
 
 
-def turned(b: Any, half: Callable[[int, int], Any]) -> list[Any]:
-    """Eight rows of eight as the columns they make; `half(i, c)` loads four of row i, from c on.
-
-    Rows i and i + 4 are loaded into one vector, so that nothing has to cross its middle."""
-
-    def shuffle(x: Any, y: Any, order: tuple[int, ...]) -> Any:
-        return b.shuffle_vector(x, y, ir.Constant(ir.VectorType(ir.IntType(32), LANES), order))
-
-    columns = []
-    for c in (0, 4):
-        x, y, z, u = (shuffle(half(i, c), half(i + 4, c), tuple(range(LANES))) for i in range(4))
-        low, high = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
-        first, last = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
-        for part in (low, high):
-            pair = shuffle(x, y, part), shuffle(z, u, part)
-            columns += [shuffle(*pair, first), shuffle(*pair, last)]
-    return columns
-
-
-def half_vector(b: Any, base: Any) -> Any:
-    """The four values at a pointer to float."""
-    four = ir.VectorType(ir.FloatType(), LANES // 2).as_pointer()
-    return b.load(b.bitcast(base, four), align=4)
-
-
 def _rows(b: Any, base: Any, first: Any, stride: Any) -> Callable[[int], Any]:
     """Where the eight values of row i lie; rows begin at base[first] and lie `stride` apart."""
 
@@ -203,12 +172,12 @@ def _fetch(b: Any, pointer: Any) -> None:
     number, byte = ir.IntType(32), ir.IntType(8).as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, *[number] * 3])
     hint = b.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-    b.call(hint, [b.bitcast(pointer, byte), *(ir.Constant(number, x) for x in (0, 3, 1))])
+    b.call(hint, [b.bitcast(pointer, byte), *(ir.Constant(number, x) for x in (0, 2, 1))])
 
 
 def _emit(
     b: Any, source: Any, at: Any, stride: Any, inverse: bool, store: Store,
-    soon: Callable[[int], Any] | None = None,
+    soon: Callable[[int], Any],
 ) -> None:
     """Transform 64 rows of eight and store each as it is done. Between, ask for the 32 lines of
     eight other rows: one by one, because memory answers only so many at a time."""
@@ -216,7 +185,7 @@ def _emit(
     asked = set()
 
     def load(i: int) -> Any:
-        if soon is not None and i % 2 == 0 and i not in asked:
+        if i % 2 == 0 and i not in asked:
             asked.add(i)
             line, row = i // 2 % 4, i // 8
             _fetch(b, b.gep(b.bitcast(soon(row), ir.FloatType().as_pointer()), [ir.Constant(ir.IntType(32), 16 * line)]))
@@ -234,24 +203,24 @@ def _data(context: Any, b: Any, sig: Any, args: Any, which: int) -> Any:
 
 
 def _transform(inverse: bool) -> Any:
-    """f(source, at, stride, target, to): transform eight columns, of which the first begins at
-    source[at], and write what they become as rows of 64, of which the first begins at target[to].
-    """
+    """f(source, at, stride, target, to, soon, soon_at, soon_stride): transform eight columns, the
+    first beginning at source[at], with rows `stride` apart, to those that begin at target[to], with
+    rows of 64. They may be the same. Eight rows from soon[soon_at] on are asked for meanwhile."""
 
     @intrinsic
-    def transform(typing: Any, source: Any, at: Any, stride: Any, target: Any, to: Any, soon: Any, soon_at: Any, soon_stride: Any) -> Any:
+    def transform(
+        typing: Any, source: Any, at: Any, stride: Any, target: Any, to: Any,
+        soon: Any, soon_at: Any, soon_stride: Any,
+    ) -> Any:  # fmt: skip
         def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-            source, target = (_data(context, b, sig, args, i) for i in (0, 3))
-            aside = Scratch(b, N)
-            soon = _rows(b, _data(context, b, sig, args, 5), args[6], args[7])
-            _emit(b, source, args[1], args[2], inverse, aside.store, soon)
-            aside.settle()
-            width = ir.Constant(args[4].type, N)
-            for first in range(0, N, LANES):
-                where = _rows(b, target, b.add(args[4], ir.Constant(width.type, first)), width)
-                halves_of = partial(aside.half, first)
-                for lane, x in enumerate(turned(b, halves_of)):
-                    b.store(x, where(lane), align=4)
+            source, target, soon = (_data(context, b, sig, args, i) for i in (0, 3, 5))
+            there = _rows(b, target, args[4], ir.Constant(args[4].type, N))
+            ahead = _rows(b, soon, args[6], args[7])
+
+            def store(i: int, x: Any) -> None:
+                b.store(x, there(i), align=4)
+
+            _emit(b, source, args[1], args[2], inverse, store, ahead)
             return context.get_dummy_value()
 
         whole = types.intp
@@ -260,8 +229,8 @@ def _transform(inverse: bool) -> Any:
     return transform
 
 
-dct64_transposed = _transform(inverse=False)
-idct64_transposed = _transform(inverse=True)
+dct64 = _transform(inverse=False)
+idct64 = _transform(inverse=True)
 
 
 def _spread(b: Any, x: Any) -> Any:
@@ -271,50 +240,31 @@ def _spread(b: Any, x: Any) -> Any:
     return b.shuffle_vector(alone, alone, everywhere)
 
 
-def _onto(inverse: bool) -> Any:
-    """f(source, at, onto, first, stride, target, keep, add): transform eight columns of a matrix
-    with rows of 64, of which the first begins at source[at], and add them to other rows:
-    target ← onto · keep + transformed · add. Those begin at `first` and lie `stride` apart."""
-
-    @intrinsic
-    def transform(
-        typing: Any, source: Any, at: Any, onto: Any, first: Any, stride: Any, target: Any,
-        keep: Any, add: Any, soon: Any, soon_at: Any, soon_stride: Any,
-    ) -> Any:  # fmt: skip
-        def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-            source, onto, target = (_data(context, b, sig, args, i) for i in (0, 2, 5))
-            here, there = (_rows(b, x, args[3], args[4]) for x in (onto, target))
-            keep, add = _spread(b, args[6]), _spread(b, args[7])
-
-            def store(i: int, x: Any) -> None:
-                kept = b.fmul(b.load(here(i), align=4), keep)
-                b.store(b.fadd(kept, b.fmul(x, add)), there(i), align=4)
-
-            soon = _rows(b, _data(context, b, sig, args, 8), args[9], args[10])
-            _emit(b, source, args[1], ir.Constant(args[1].type, N), inverse, store, soon)
-            return context.get_dummy_value()
-
-        whole, single = types.intp, types.float32
-        kinds = (source, whole, onto, whole, whole, target, single, single, soon, whole, whole)
-        return types.void(*kinds), codegen
-
-    return transform
-
-
-dct64_onto = _onto(inverse=False)
-
-
-def _idct64(typing: Any, source: Any, at: Any, target: Any) -> Any:
-    """Transform eight columns of a matrix with rows of 64 back; they begin at `at` in both."""
+def _dct64_onto(
+    typing: Any, source: Any, at: Any, target: Any, to: Any, keep: Any, add: Any,
+    soon: Any, soon_at: Any, soon_stride: Any,
+) -> Any:  # fmt: skip
+    """Transform eight columns, the first beginning at source[at], and add them to those that begin
+    at target[to]: target ← target · keep + transformed · add. Both have rows of 64. Eight rows from
+    soon[soon_at] on are asked for meanwhile."""
 
     def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        source, target = (_data(context, b, sig, args, i) for i in (0, 2))
+        source, target, soon = (_data(context, b, sig, args, i) for i in (0, 2, 6))
         width = ir.Constant(args[1].type, N)
-        there = _rows(b, target, args[1], width)
-        _emit(b, source, args[1], width, True, lambda i, x: b.store(x, there(i), align=4))
+        there, ahead = _rows(b, target, args[3], width), _rows(b, soon, args[7], args[8])
+        keep, add = _spread(b, args[4]), _spread(b, args[5])
+
+        def store(i: int, x: Any) -> None:
+            kept = b.fmul(b.load(there(i), align=4), keep)
+            b.store(b.fadd(kept, b.fmul(x, add)), there(i), align=4)
+
+        _emit(b, source, args[1], width, False, store, ahead)
         return context.get_dummy_value()
 
-    return types.void(source, types.intp, target), codegen
+    whole, single = types.intp, types.float32
+    return types.void(
+        source, whole, target, whole, single, single, soon, whole, whole
+    ), codegen
 
 
-idct64: Any = intrinsic(_idct64)
+dct64_onto: Any = intrinsic(_dct64_onto)

@@ -15,13 +15,8 @@ import numpy as np
 
 from folkmoot.learning.distro.compiled import compiled
 from folkmoot.learning.distro.dct import Floats, cosines, halves, scales
-from folkmoot.learning.distro.lanes import (
-    dct64_onto,
-    dct64_transposed,
-    idct64,
-    idct64_transposed,
-)
-from folkmoot.learning.distro.vectors import fetch
+from folkmoot.learning.distro.lanes import dct64, dct64_onto, idct64
+from folkmoot.learning.distro.vectors import copy_row, fetch, swap8, turn8
 
 Tables = tuple[int, Floats, Floats, Floats]
 
@@ -177,6 +172,14 @@ def transpose(x: Any, y: Any, n: int, m: int) -> None:
 
 
 @compiled
+def _turn64(x: Any) -> None:
+    for i in range(0, 64, 8):
+        turn8(x, i * 65, x, i * 65)
+        for j in range(0, i, 8):
+            swap8(x, i * 64 + j, j * 64 + i)
+
+
+@compiled
 def _fetch_rows(first: int, last: int, w: int, at: int, stride: int, flat: Any) -> None:
     for i in range(first, last):
         for line in range(0, w, 16):
@@ -193,11 +196,14 @@ def forward_chunk(
     Rows of a chunk are short and too far apart to be foreseen; so those of the chunk at `then`,
     which comes next, are asked for meanwhile, a few at a time: memory answers only so many."""
     if h == 64 and w == 64:
+        for i in range(64):
+            copy_row(flat, at + i * stride, a, i * 64)
         for c in range(0, 64, 8):
-            dct64_transposed(flat, at + c, stride, b, c * 64, held, c * 64, 64)
+            dct64(a, c, 64, a, c, held, c * 64, 64)
+        _turn64(a)
         for c in range(0, 64, 8):
             soon = then + c * then_stride
-            dct64_onto(b, c, held, c, 64, held, keep, scale, flat, soon, then_stride)
+            dct64_onto(a, c, held, c, keep, scale, flat, soon, then_stride)
         return
     for i in range(h):
         copy(flat[at + i * stride : at + i * stride + w], row(a, i, w))
@@ -216,10 +222,10 @@ def inverse_chunk(
     """The values [h, w] of the coefficients [w, h] in a; meanwhile asks for the chunk at `then`."""
     if h == 64 and w == 64:
         for c in range(0, 64, 8):
-            soon = then + c * then_stride
-            idct64_transposed(a, c, 64, b, c * 64, flat, soon, then_stride)
+            idct64(a, c, 64, a, c, flat, then + c * then_stride, then_stride)
+        _turn64(a)
         for c in range(0, 64, 8):
-            idct64(b, c, a)
+            idct64(a, c, 64, a, c, a, c * 64, 64)
         return a, b
     _fetch_rows(0, h, w, then, then_stride, flat)
     x, y = inverse_rows(a, b, w, h, tw)

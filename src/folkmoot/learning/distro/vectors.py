@@ -13,7 +13,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from folkmoot.learning.distro.lanes import LANES, N, VECTOR, half_vector, turned
+from folkmoot.learning.distro.lanes import LANES, N, VECTOR
 
 _COLUMNS = range(0, N, LANES)
 _WHOLE = ir.VectorType(ir.IntType(32), LANES)
@@ -80,17 +80,46 @@ def _products(width: int) -> Any:
 add_64, add_48, add_32, add_16 = (_products(width) for width in (64, 48, 32, 16))
 
 
+def _turned(b: Any, half: Callable[[int, int], Any]) -> list[Any]:
+    """Eight rows of eight as the columns they make; `half(i, c)` loads four of row i, from c on.
+
+    Rows i and i + 4 are loaded into one vector, so that nothing has to cross its middle."""
+
+    def shuffle(x: Any, y: Any, order: tuple[int, ...]) -> Any:
+        return b.shuffle_vector(x, y, ir.Constant(ir.VectorType(ir.IntType(32), LANES), order))
+
+    columns = []
+    for c in (0, 4):
+        x, y, z, u = (shuffle(half(i, c), half(i + 4, c), tuple(range(LANES))) for i in range(4))
+        low, high = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
+        first, last = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
+        for part in (low, high):
+            pair = shuffle(x, y, part), shuffle(z, u, part)
+            columns += [shuffle(*pair, first), shuffle(*pair, last)]
+    return columns
+
+
+def _half(b: Any, base: Any) -> Any:
+    """The four values at a pointer to float."""
+    four = ir.VectorType(ir.FloatType(), LANES // 2).as_pointer()
+    return b.load(b.bitcast(base, four), align=4)
+
+
+def _square(b: Any, data: Any, at: Any) -> list[Any]:
+    """The columns of the 8 × 8 values that begin at data[at], in a matrix with rows of 64."""
+
+    def half(i: int, c: int) -> Any:
+        return _half(b, b.gep(data, [b.add(at, ir.Constant(at.type, i * N + c))]))
+
+    return _turned(b, half)
+
+
 def _turn8(typing: Any, source: Any, at: Any, target: Any, to: Any) -> Any:
-    """Transpose 8 × 8 values of a matrix with rows of 64 into another."""
+    """Transpose 8 × 8 values of a matrix with rows of 64 into another, or in place."""
 
     def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
         source, target = _data(context, b, sig, args, (0, 2))
-
-        def half(i: int, c: int) -> Any:
-            where = b.add(args[1], ir.Constant(args[1].type, i * N + c))
-            return half_vector(b, b.gep(source, [where]))
-
-        for i, x in enumerate(turned(b, half)):
+        for i, x in enumerate(_square(b, source, args[1])):
             b.store(x, _address(b, target, args[3], i * N), align=4)
         return context.get_dummy_value()
 
@@ -98,6 +127,23 @@ def _turn8(typing: Any, source: Any, at: Any, target: Any, to: Any) -> Any:
 
 
 turn8: Any = intrinsic(_turn8)
+
+
+def _swap8(typing: Any, x: Any, at: Any, to: Any) -> Any:
+    """Transpose two times 8 × 8 values of a matrix with rows of 64, each to the other's place."""
+
+    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        (data,) = _data(context, b, sig, args, (0,))
+        columns = _square(b, data, args[1]), _square(b, data, args[2])
+        for place, made in zip((args[2], args[1]), columns, strict=True):
+            for i, values in enumerate(made):
+                b.store(values, _address(b, data, place, i * N), align=4)
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp, types.intp), codegen
+
+
+swap8: Any = intrinsic(_swap8)
 
 
 def _fetch(typing: Any, source: Any, at: Any) -> Any:
@@ -386,3 +432,18 @@ def _move_row(typing: Any, x: Any, at: Any, target: Any, u: Any, keep: Any, add:
 
 
 move_row: Any = intrinsic(_move_row)
+
+
+def _copy_row(typing: Any, x: Any, at: Any, target: Any, to: Any) -> Any:
+    """Copy 64 values."""
+
+    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        x, target = _data(context, b, sig, args, (0, 2))
+        for c in _COLUMNS:
+            b.store(b.load(_address(b, x, args[1], c), align=4), _address(b, target, args[3], c), align=4)
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp, target, types.intp), codegen
+
+
+copy_row: Any = intrinsic(_copy_row)
