@@ -18,8 +18,9 @@ from folkmoot.learning.distro.vectors import (
     add_48,
     add_64,
     combine,
-    combine_with,
     count,
+    even_row,
+    mix_row,
     others_than_zero,
     round_row,
     single,
@@ -59,13 +60,6 @@ def _turn_bits(x: Any, y: Any) -> None:
 
 
 @compiled
-def _round(x: Any, rows: Any, scale: Any) -> None:
-    for i in range(64):
-        if rows[i] != 0:
-            round_row(x, i * 64, _ONE, scale)
-
-
-@compiled
 def _symmetric(weights: Any, rows: Any, to: Any) -> None:
     """A product that equals its transpose: what lies left of the diagonal is copied."""
     to[:] = np.float32(0)
@@ -97,7 +91,7 @@ def _gram(x: Any, bits: Any, to: Any) -> Any:
     for j in range(64):
         among = bits[COLUMNS, j]
         if among != 0:
-            bound = max(bound, combine(x, j, among, x, to, j * 64, bits[MIXED, j:]))
+            bound = max(bound, combine(x, j, among, x, bits[ROWS], to, j * 64, bits[MIXED, j:]))
     return bound
 
 
@@ -130,7 +124,7 @@ def _mix(gram: Any, bits: Any, to: Any) -> None:
         return
     for j in range(64):
         if bits[j] != 0:
-            combine_with(gram, j * 64, bits[j], gram, _FIRST, _SECOND, to, True)
+            mix_row(gram, j * 64, bits[j], gram, _FIRST, _SECOND, to)
 
 
 @compiled
@@ -147,8 +141,10 @@ def even64(x: Any, y: Any, share: Any, scalars: Any, gram: Any, mixed: Any, bits
         bits[ROWS, i] = others_than_zero(x, i * 64)
         entries += count(bits[ROWS, i])
     bound = np.float64(_full_gram(x, y, bits, gram) if entries > _FULL else _gram(x, bits, gram))
-    _round(gram, bits[MIXED], np.float32(_GRID / bound))
+    for j in range(64):
+        if bits[MIXED, j] != 0:
+            round_row(gram, j * 64, _ONE, np.float32(_GRID / bound))
     _mix(gram, bits[MIXED], mixed)
-    _round(x, bits[ROWS], np.float32(_GRID / np.sqrt(bound)))
+    scale = np.float32(_GRID / np.sqrt(bound))
     for i in range(64):
-        combine_with(x, i * 64, bits[ROWS, i], mixed, own, other, y, False)
+        even_row(x, i * 64, bits[ROWS, i], mixed, scale, own, other, y)

@@ -7,6 +7,7 @@ are exact in any case.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -182,33 +183,33 @@ def _word(typing: Any, source: Any, at: Any) -> Any:
 word: Any = intrinsic(_word)
 
 
-def _sums(b: Any, weights: Any, at: Any, step: Any, bits: Any, rows: Any) -> list[Any]:
-    """The sum of the rows whose bit is set, each times its weight, as eight vectors.
-
-    Rows are 64 values long; their weights lie `step` apart, from `at` on."""
+def _sums(
+    b: Any, weight: Callable[[Any], Any], bits: Any, rows: Any, others: Any = None
+) -> tuple[list[Any], Any]:
+    """The sum of the rows whose bit is set, each times its weight, as eight vectors; and which bits
+    are set in any of the words that `others` has for these rows."""
     before, loop, after = b.block, b.append_basic_block("each"), b.append_basic_block("done")
-    zero, one = ir.Constant(bits.type, 0), ir.Constant(bits.type, 1)
+    word, flag = bits.type, ir.IntType(1)
+    zero, nothing = ir.Constant(word, 0), ir.Constant(VECTOR, [0.0] * LANES)
     b.cbranch(b.icmp_signed("!=", bits, zero), loop, after)
     b.position_at_end(loop)
-    left = b.phi(bits.type)
-    totals = [b.phi(VECTOR) for _ in _COLUMNS]
-    number = b.cttz(left, ir.Constant(ir.IntType(1), 1))
-    factor = _spread(b, b.load(b.gep(weights, [b.add(at, b.mul(step, number))])))
-    row = b.mul(number, ir.Constant(bits.type, N))
+    left, among, totals = b.phi(word), b.phi(word), [b.phi(VECTOR) for _ in _COLUMNS]
+    number = b.cttz(left, ir.Constant(flag, 1))
+    factor, row = weight(number), b.mul(number, ir.Constant(word, N))
     values = [b.load(_address(b, rows, row, c), align=4) for c in _COLUMNS]
     terms = [b.fmul(factor, x, flags=("contract",)) for x in values]
     sums = [b.fadd(t, x, flags=("contract",)) for t, x in zip(totals, terms, strict=True)]
-    rest = b.and_(left, b.sub(left, one))
+    more = among if others is None else b.or_(among, b.load(b.gep(others, [number])))
+    rest = b.and_(left, b.sub(left, ir.Constant(word, 1)))
     b.cbranch(b.icmp_signed("!=", rest, zero), loop, after)
     b.position_at_end(after)
-    made = [b.phi(VECTOR) for _ in _COLUMNS]
-    for phi, first, again in [(left, bits, rest)] + [
-        (phi, ir.Constant(VECTOR, [0.0] * LANES), x)
-        for phi, x in [*zip(totals, sums, strict=True), *zip(made, sums, strict=True)]
-    ]:
+    made, found = [b.phi(VECTOR) for _ in _COLUMNS], b.phi(word)
+    carried = [(left, bits, rest), (among, zero, more), (found, zero, more)]
+    carried += [(phi, nothing, x) for phi, x in zip(totals + made, sums + sums, strict=True)]
+    for phi, first, again in carried:
         phi.add_incoming(first, before)
         phi.add_incoming(again, loop)
-    return made
+    return made, found
 
 
 def _bits(b: Any, values: list[Any]) -> Any:
@@ -238,55 +239,94 @@ def _rounded(b: Any, x: Any) -> Any:
 
 
 def _combine(
-    typing: Any, weights: Any, at: Any, bits: Any, rows: Any, target: Any, to: Any, which: Any
-) -> Any:
+    typing: Any, weights: Any, at: Any, bits: Any, rows: Any, others: Any,
+    target: Any, to: Any, which: Any,
+) -> Any:  # fmt: skip
     """To 64 values of `target` from `to` on: the sum of the rows whose bit is set, times weights
-    that lie 64 apart from `at` on. All are integers.
+    that lie 64 apart from `at` on. All are integers. Returns the sum of their magnitudes.
 
-    Sets which[0] to the bits of those that are not zero; returns the sum of magnitudes."""
+    `others` has a word for each row that says what is not zero there; which[0] becomes the same for
+    the sum."""
 
     def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        weights, rows, target, which = _data(context, b, sig, args, (0, 3, 4, 6))
-        step = ir.Constant(args[1].type, N)
-        sums = _sums(b, weights, args[1], step, args[2], rows)
-        for c, x in zip(_COLUMNS, sums, strict=True):
-            b.store(x, _address(b, target, args[5], c), align=4)
-        b.store(_bits(b, sums), which)
+        weights, rows, others, target, which = _data(context, b, sig, args, (0, 3, 4, 5, 7))
+
+        def weight(number: Any) -> Any:
+            place = b.add(args[1], b.mul(number, ir.Constant(number.type, N)))
+            return _spread(b, b.load(b.gep(weights, [place])))
+
+        sums, among = _sums(b, weight, args[2], rows, others)
+        b.store(among, which)
         total = ir.Constant(_WHOLE, [0] * LANES)
-        for x in sums:
+        for c, x in zip(_COLUMNS, sums, strict=True):
+            b.store(x, _address(b, target, args[6], c), align=4)
             total = b.add(total, _magnitude(b, b.fptosi(x, _WHOLE)))
         kind = ir.FunctionType(ir.IntType(32), [_WHOLE])
         add = b.module.declare_intrinsic("llvm.vector.reduce.add.v8i32", (), kind)
         return b.call(add, [total])
 
-    kinds = (weights, types.intp, types.int64, rows, target, types.intp, which)
+    whole = types.intp
+    kinds = (weights, whole, types.int64, rows, others, target, whole, which)
     return types.int32(*kinds), codegen
 
 
 combine: Any = intrinsic(_combine)
 
 
-def _combine_with(typing: Any, weights: Any, at: Any, bits: Any, rows: Any, own: Any, other: Any, target: Any, rounding: Any) -> Any:
-    """To 64 values of `target` from `at` on: the same ones of `weights` times `own`, plus `other` times
-    the sum of the rows whose bit is set, each times its weight; rounded if asked."""
+def _mix_row(
+    typing: Any, x: Any, at: Any, bits: Any, rows: Any, own: Any, other: Any, target: Any
+) -> Any:
+    """64 values of `target` from `at` on ← those of x times `own`, plus `other` times the sum of the
+    rows whose bit is set, each times its value in x; rounded."""
 
     def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        weights, rows, target = _data(context, b, sig, args, (0, 3, 6))
+        x, rows, target = _data(context, b, sig, args, (0, 3, 6))
         own, other = _spread(b, args[4]), _spread(b, args[5])
-        step = ir.Constant(args[1].type, 1)
-        for c, x in zip(_COLUMNS, _sums(b, weights, args[1], step, args[2], rows), strict=True):
-            here = b.load(_address(b, weights, args[1], c), align=4)
-            made = b.fadd(b.fmul(here, own), b.fmul(x, other))
-            if rounding.literal_value:
-                made = _rounded(b, made)
+
+        def weight(number: Any) -> Any:
+            return _spread(b, b.load(b.gep(x, [b.add(args[1], number)])))
+
+        sums, _ = _sums(b, weight, args[2], rows)
+        for c, total in zip(_COLUMNS, sums, strict=True):
+            here = b.load(_address(b, x, args[1], c), align=4)
+            made = _rounded(b, b.fadd(b.fmul(here, own), b.fmul(total, other)))
             b.store(made, _address(b, target, args[1], c), align=4)
         return context.get_dummy_value()
 
-    whole, single = types.intp, types.float32
-    return types.void(weights, whole, types.int64, rows, single, single, target, rounding), codegen
+    single = types.float32
+    kinds = (x, types.intp, types.int64, rows, single, single, target)
+    return types.void(*kinds), codegen
 
 
-combine_with: Any = intrinsic(prefer_literal=True)(_combine_with)
+mix_row: Any = intrinsic(_mix_row)
+
+
+def _even_row(
+    typing: Any, x: Any, at: Any, bits: Any, rows: Any, scale: Any, own: Any, other: Any, target: Any
+) -> Any:
+    """The same with x times `scale`, rounded, in place of x; the result is not."""
+
+    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        x, rows, target = _data(context, b, sig, args, (0, 3, 7))
+        scale, own, other = (_spread(b, args[i]) for i in (4, 5, 6))
+
+        def weight(number: Any) -> Any:
+            value = _spread(b, b.load(b.gep(x, [b.add(args[1], number)])))
+            return _rounded(b, b.fmul(value, scale))
+
+        sums, _ = _sums(b, weight, args[2], rows)
+        for c, total in zip(_COLUMNS, sums, strict=True):
+            here = _rounded(b, b.fmul(b.load(_address(b, x, args[1], c), align=4), scale))
+            made = b.fadd(b.fmul(here, own), b.fmul(total, other))
+            b.store(made, _address(b, target, args[1], c), align=4)
+        return context.get_dummy_value()
+
+    single = types.float32
+    kinds = (x, types.intp, types.int64, rows, single, single, single, target)
+    return types.void(*kinds), codegen
+
+
+even_row: Any = intrinsic(_even_row)
 
 
 def _round_row(typing: Any, x: Any, at: Any, share: Any, scale: Any) -> Any:
