@@ -84,10 +84,8 @@ def _even_tall(x: Any, y: Any, h: int, n: int, scalars: Any, room: Any) -> None:
 
 
 @compiled
-def even(
-    x: Any, y: Any, h: int, w: int, share: Any, scalars: Any, room: Any, bits: Any
-) -> Any:
-    """Even x, of h rows and w columns, times `share`; returns (the result, the other) of the two buffers.
+def even(x: Any, y: Any, h: int, w: int, share: Any, scalars: Any, room: Any, bits: Any) -> Any:
+    """Even x, of h rows and w columns, times `share`; returns (the result, the other) of x and y.
 
     `scalars` are orthogonal.py's steps and factors, `room` has two squares of the shorter side,
     and `bits` three rows of 64 int64."""

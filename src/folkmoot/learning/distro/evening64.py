@@ -1,7 +1,7 @@
 """orthogonal.py's treatment of a chunk of 64 × 64: the zeros, mostly all of it, are left out.
 
 A row's bits say which of its entries are not zero; only those are multiplied, and the sum of a row
-stays in registers until it is whole. Where more than half is not zero, plain blocks are faster.
+stays in registers until it is whole. Where many are not zero, plain blocks of integers are faster.
 """
 
 from __future__ import annotations
@@ -10,28 +10,24 @@ from typing import Any
 
 import numpy as np
 
+from folkmoot.learning.distro.bits import count, others_than_zero, single, tops
 from folkmoot.learning.distro.compiled import compiled
 from folkmoot.learning.distro.orthogonal import FIRST, GRID, LEAST, MOST, SECOND
-from folkmoot.learning.distro.vectors import (
-    add_16,
-    add_32,
-    add_48,
-    add_64,
+from folkmoot.learning.distro.sums import (
     combine,
-    count,
     even_row,
     mix_row,
-    others_than_zero,
+    pair_rows,
     round_row,
-    single,
-    tops,
-    turn8,
+    square_block,
 )
+from folkmoot.learning.distro.vectors import turn8
 
 _GRID, _FIRST, _SECOND = np.float64(GRID), np.float32(FIRST), np.float32(SECOND)
 _LEAST, _MOST = np.float32(LEAST), np.float32(MOST)
 _ONE = np.float32(1)
-_FULL = 2048
+_FULL = 1024
+"""More entries than these are not looked at one by one."""
 ROWS, COLUMNS, MIXED = range(3)
 """What rows of `bits` are about: the chunk's rows and columns, and the rows of its square."""
 
@@ -46,7 +42,7 @@ def _largest(x: Any) -> Any:
 
 @compiled
 def _turn_bits(x: Any, y: Any) -> None:
-    """Transpose 64 × 64 bits: halves of blocks change places, from blocks of 64 down to those of 2."""
+    """Transpose 64 × 64 bits: quarters of blocks change places, from blocks of 64 down to 2."""
     y[:] = x
     width, low = 32, np.int64(0xFFFFFFFF)
     while width:
@@ -60,24 +56,17 @@ def _turn_bits(x: Any, y: Any) -> None:
 
 
 @compiled
-def _symmetric(weights: Any, rows: Any, to: Any) -> None:
-    """A product that equals its transpose: what lies left of the diagonal is copied."""
-    to[:] = np.float32(0)
-    for skip in range(0, 64, 16):
-        for i in range(skip, skip + 16, 2):
-            for j in range(0, 64, 4):
-                at = i * 64 + j
-                if skip == 0:
-                    add_64(weights, at, rows, j * 64, to, i * 64)
-                elif skip == 16:
-                    add_48(weights, at, rows, j * 64 + 16, to, i * 64 + 16)
-                elif skip == 32:
-                    add_32(weights, at, rows, j * 64 + 32, to, i * 64 + 32)
-                else:
-                    add_16(weights, at, rows, j * 64 + 48, to, i * 64 + 48)
-        for i in range(skip, skip + 16, 8):
-            for j in range(0, skip, 8):
-                turn8(to, j * 64 + i, to, i * 64 + j)
+def _square(x: Any, room: Any, to: Any) -> None:
+    """xᵀ x in integers of 16 bits; what lies left of the diagonal is copied."""
+    pairs = room.view(np.int32)
+    for i in range(0, 64, 2):
+        pair_rows(x, i * 64, pairs, i * 32)
+    for j in range(0, 64, 16):
+        for i in range(0, j + 16, 4):
+            square_block(pairs, i, j, to)
+    for i in range(16, 64, 8):
+        for j in range(0, i // 16 * 16, 8):
+            turn8(to, j * 64 + i, to, i * 64 + j)
 
 
 @compiled
@@ -96,11 +85,8 @@ def _gram(x: Any, bits: Any, to: Any) -> Any:
 
 
 @compiled
-def _full_gram(x: Any, turned: Any, bits: Any, to: Any) -> Any:
-    for i in range(0, 64, 8):
-        for j in range(0, 64, 8):
-            turn8(x, i * 64 + j, turned, j * 64 + i)
-    _symmetric(turned, x, to)
+def _full_gram(x: Any, room: Any, bits: Any, to: Any) -> Any:
+    _square(x, room, to)
     bound = np.int32(1)
     for j in range(64):
         bits[MIXED, j] = -1
@@ -112,13 +98,13 @@ def _full_gram(x: Any, turned: Any, bits: Any, to: Any) -> Any:
 
 
 @compiled
-def _mix(gram: Any, bits: Any, to: Any) -> None:
-    """to = FIRST · gram + SECOND · gram · gram, rounded."""
+def _mix(gram: Any, bits: Any, room: Any, to: Any) -> None:
+    """to = FIRST · gram + SECOND · gram · gram, rounded; gram equals its transpose."""
     total = 0
     for j in range(64):
         total += count(bits[j])
     if total > _FULL:
-        _symmetric(gram, gram, to)
+        _square(gram, room, to)
         for i in range(4096):
             to[i] = np.rint(gram[i] * _FIRST + to[i] * _SECOND)
         return
@@ -144,7 +130,7 @@ def even64(x: Any, y: Any, share: Any, scalars: Any, gram: Any, mixed: Any, bits
     for j in range(64):
         if bits[MIXED, j] != 0:
             round_row(gram, j * 64, _ONE, np.float32(_GRID / bound))
-    _mix(gram, bits[MIXED], mixed)
+    _mix(gram, bits[MIXED], y, mixed)
     scale = np.float32(_GRID / np.sqrt(bound))
     for i in range(64):
         even_row(x, i * 64, bits[ROWS, i], mixed, scale, own, other, y)

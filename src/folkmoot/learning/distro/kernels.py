@@ -20,8 +20,8 @@ from folkmoot.learning.distro.transform import (
     inverse_chunk,
     row,
 )
-from folkmoot.learning.distro.vectors import move_row
 from folkmoot.learning.distro.treatment import ADAM, NORM, ORTHOGONAL, SIGN
+from folkmoot.learning.distro.vectors import move_row
 
 
 @compiled
@@ -57,6 +57,20 @@ def put_back(size: int, k: int, into: Any, index: Any, value: Any, scale: Any) -
 
 
 @compiled
+def _add_signs(
+    raw: Any, indices: int, signs: int, index_bits: int, k: int, chunk: int, total: Any
+) -> None:
+    """One or minus one for each entry; signs are read sixteen at a time."""
+    for first in range(0, k, 16):
+        code = get(raw, signs + chunk * k + first, 16)
+        for j in range(first, min(first + 16, k)):
+            e = chunk * k + j
+            place = get(raw, indices + e * index_bits, index_bits) if index_bits else j
+            total[place] += np.float32(1 - 2 * (code & 1))
+            code >>= 1
+
+
+@compiled
 def _add_payloads(payloads: Any, layout: Any, k: int, chunk: int, total: Any) -> None:
     """Add what every payload says about one chunk, in the order of the payloads."""
     silent, indices, amplitudes, bits, index_bits = layout
@@ -65,15 +79,14 @@ def _add_payloads(payloads: Any, layout: Any, k: int, chunk: int, total: Any) ->
         raw = payloads[p]
         if get(raw, silent * 8 + chunk, 1):
             continue
+        if bits == 1:
+            _add_signs(raw, indices * 8, amplitudes * 8, index_bits, k, chunk, total)
+            continue
         for j in range(k):
             e = chunk * k + j
             place = get(raw, indices * 8 + e * index_bits, index_bits) if index_bits else j
-            code = get(raw, amplitudes * 8 + e * bits, bits)
-            if bits == 1:
-                total[place] += np.float32(1 - 2 * code)
-            else:
-                word[0] = code << 16
-                total[place] += word.view(np.float32)[0]
+            word[0] = get(raw, amplitudes * 8 + e * bits, bits) << 16
+            total[place] += word.view(np.float32)[0]
 
 
 @compiled

@@ -21,10 +21,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from folkmoot.learning.distro.dct import halves, scales
+from folkmoot.learning.distro.vectors import LANES, VECTOR, N, data_of, fetch_line, spread
 
-N = 64
-LANES = 8
-VECTOR = ir.VectorType(ir.FloatType(), LANES)
 QUARTER = N // 4
 
 Load = Callable[[int], Any]
@@ -56,9 +54,7 @@ def _forward(b: Any, xs: list[Any]) -> list[Any]:
         return xs
     pairs = [(xs[i], xs[n - 1 - i]) for i in range(n // 2)]
     even = _forward(b, [b.fadd(x, y) for x, y in pairs])
-    odd = [
-        _times(b, b.fsub(x, y), f) for (x, y), f in zip(pairs, halves(n), strict=True)
-    ]
+    odd = [_times(b, b.fsub(x, y), f) for (x, y), f in zip(pairs, halves(n), strict=True)]
     odd = _forward(b, odd)
     odd = [b.fadd(x, y) for x, y in pairwise(odd)] + odd[-1:]
     return [x for pair in zip(even, odd, strict=True) for x in pair]
@@ -167,16 +163,13 @@ def _rows(b: Any, base: Any, first: Any, stride: Any) -> Callable[[int], Any]:
     return address
 
 
-def _fetch(b: Any, pointer: Any) -> None:
-    """Ask for a cache line ahead of its use; a hint, never a fault."""
-    number, byte = ir.IntType(32), ir.IntType(8).as_pointer()
-    kind = ir.FunctionType(ir.VoidType(), [byte, *[number] * 3])
-    hint = b.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-    b.call(hint, [b.bitcast(pointer, byte), *(ir.Constant(number, x) for x in (0, 2, 1))])
-
-
 def _emit(
-    b: Any, source: Any, at: Any, stride: Any, inverse: bool, store: Store,
+    b: Any,
+    source: Any,
+    at: Any,
+    stride: Any,
+    inverse: bool,
+    store: Store,
     soon: Callable[[int], Any],
 ) -> None:
     """Transform 64 rows of eight and store each as it is done. Between, ask for the 32 lines of
@@ -187,8 +180,8 @@ def _emit(
     def load(i: int) -> Any:
         if i % 2 == 0 and i not in asked:
             asked.add(i)
-            line, row = i // 2 % 4, i // 8
-            _fetch(b, b.gep(b.bitcast(soon(row), ir.FloatType().as_pointer()), [ir.Constant(ir.IntType(32), 16 * line)]))
+            start = b.bitcast(soon(i // 8), ir.FloatType().as_pointer())
+            fetch_line(b, b.gep(start, [ir.Constant(ir.IntType(32), i // 2 % 4 * 16)]))
         x = b.load(where(i), align=4)
         return _times(b, x, factors[i]) if inverse else x
 
@@ -196,10 +189,6 @@ def _emit(
         _inverse64(b, load, store)
     else:
         _forward64(b, load, lambda i, x: store(i, _times(b, x, factors[i])))
-
-
-def _data(context: Any, b: Any, sig: Any, args: Any, which: int) -> Any:
-    return context.make_array(sig.args[which])(context, b, args[which]).data
 
 
 def _transform(inverse: bool) -> Any:
@@ -213,7 +202,7 @@ def _transform(inverse: bool) -> Any:
         soon: Any, soon_at: Any, soon_stride: Any,
     ) -> Any:  # fmt: skip
         def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-            source, target, soon = (_data(context, b, sig, args, i) for i in (0, 3, 5))
+            source, target, soon = data_of(context, b, sig, args, (0, 3, 5))
             there = _rows(b, target, args[4], ir.Constant(args[4].type, N))
             ahead = _rows(b, soon, args[6], args[7])
 
@@ -233,13 +222,6 @@ dct64 = _transform(inverse=False)
 idct64 = _transform(inverse=True)
 
 
-def _spread(b: Any, x: Any) -> Any:
-    nowhere = ir.Constant(VECTOR, ir.Undefined)
-    everywhere = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-    alone = b.insert_element(nowhere, x, ir.Constant(ir.IntType(32), 0))
-    return b.shuffle_vector(alone, alone, everywhere)
-
-
 def _dct64_onto(
     typing: Any, source: Any, at: Any, target: Any, to: Any, keep: Any, add: Any,
     soon: Any, soon_at: Any, soon_stride: Any,
@@ -249,10 +231,10 @@ def _dct64_onto(
     soon[soon_at] on are asked for meanwhile."""
 
     def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        source, target, soon = (_data(context, b, sig, args, i) for i in (0, 2, 6))
+        source, target, soon = data_of(context, b, sig, args, (0, 2, 6))
         width = ir.Constant(args[1].type, N)
         there, ahead = _rows(b, target, args[3], width), _rows(b, soon, args[7], args[8])
-        keep, add = _spread(b, args[4]), _spread(b, args[5])
+        keep, add = spread(b, args[4]), spread(b, args[5])
 
         def store(i: int, x: Any) -> None:
             kept = b.fmul(b.load(there(i), align=4), keep)
@@ -262,9 +244,7 @@ def _dct64_onto(
         return context.get_dummy_value()
 
     whole, single = types.intp, types.float32
-    return types.void(
-        source, whole, target, whole, single, single, soon, whole, whole
-    ), codegen
+    return types.void(source, whole, target, whole, single, single, soon, whole, whole), codegen
 
 
 dct64_onto: Any = intrinsic(_dct64_onto)

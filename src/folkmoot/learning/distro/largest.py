@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from folkmoot.learning.distro.bits import lowest, reaching, tops
 from folkmoot.learning.distro.compiled import compiled
-from folkmoot.learning.distro.vectors import lowest, reaching, tops
 
 _FEW = 12
+"""So many candidates too many are dropped one by one."""
 _MAGNITUDE = np.int32(0x7FFFFFFF)
 
 
@@ -49,16 +50,49 @@ def _kth_largest(values: Any, count: int, k: int, last: int) -> Any:
 
 
 @compiled
-def _maxima(bits: Any, length: int, out: Any) -> int:
-    blocks = 0
+def _bar(maxima: Any, blocks: int, k: int) -> Any:
+    return _kth_largest(maxima, blocks, k, 16) if blocks >= k else np.int32(0)
+
+
+@compiled
+def _candidates(bits: Any, k: int, length: int, room: Any) -> int:
+    """Fill room[1] and room[2] with magnitudes and places of all that reach the bar, in order."""
+    maxima, values, places = room[0], room[1], room[2]
+    blocks = found = 0
     for first in range(0, bits.size, length):
-        block = bits[first : first + length]
         top = np.int32(0)
-        for i in range(block.size):
-            top = max(top, block[i] & _MAGNITUDE)
-        out[blocks] = top
+        for value in bits[first : first + length]:
+            top = max(top, np.int32(value & _MAGNITUDE))
+        maxima[blocks] = top
         blocks += 1
-    return blocks
+    bar = _bar(maxima, blocks, k)
+    for block in range(blocks):
+        if maxima[block] >= bar:
+            for at in range(block * length, min((block + 1) * length, bits.size)):
+                # Written always, kept if it counts: a branch here would often be guessed wrong.
+                magnitude = bits[at] & _MAGNITUDE
+                values[found], places[found] = magnitude, at
+                found += magnitude >= bar
+    return found
+
+
+@compiled
+def _candidates_by_vectors(bits: Any, k: int, length: int, room: Any) -> int:
+    """The same, with blocks whose values lie eight apart, so that eight are done at once."""
+    maxima, values, places = room[0], room[1], room[2]
+    blocks = found = 0
+    for first in range(0, bits.size, 8 * length):
+        tops(bits, first, first + 8 * length, maxima, blocks)
+        blocks += 8
+    bar = _bar(maxima, blocks, k)
+    for first in range(0, bits.size, 64):
+        left = reaching(bits, first, bar)
+        while left != 0:
+            at = first + lowest(left)
+            left &= left - 1
+            values[found], places[found] = bits[at] & _MAGNITUDE, at
+            found += 1
+    return found
 
 
 @compiled
@@ -71,36 +105,11 @@ def largest(bits: Any, k: int, room: Any, chosen: Any) -> None:
             chosen[i] = i
         return
     length = _block_length(bits.size, k)
-    maxima, values, places = room[0], room[1], room[2]
     if bits.size % (8 * length) == 0:
-        blocks = 0
-        for first in range(0, bits.size, 8 * length):
-            tops(bits, first, first + 8 * length, maxima, blocks)
-            blocks += 8
-        bar = _kth_largest(maxima, blocks, k, 16) if blocks >= k else np.int32(0)
-        found = 0
-        for first in range(0, bits.size, 64):
-            left = reaching(bits, first, bar)
-            while left != 0:
-                at = first + lowest(left)
-                left &= left - 1
-                values[found], places[found] = bits[at] & _MAGNITUDE, at
-                found += 1
-        _take(values, places, found, k, chosen)
-        return
-    blocks = _maxima(bits, length, maxima)
-    bar = _kth_largest(maxima, blocks, k, 16) if blocks >= k else np.int32(0)
-    found = 0
-    for block in range(blocks):
-        if maxima[block] >= bar:
-            first = block * length
-            part = bits[first : first + length]
-            for i in range(part.size):
-                # Written always, kept if it counts: a branch here would often be guessed wrong.
-                magnitude = part[i] & _MAGNITUDE
-                values[found], places[found] = magnitude, first + i
-                found += magnitude >= bar
-    _take(values, places, found, k, chosen)
+        found = _candidates_by_vectors(bits, k, length, room)
+    else:
+        found = _candidates(bits, k, length, room)
+    _take(room[1], room[2], found, k, chosen)
 
 
 @compiled

@@ -194,8 +194,9 @@ def forward_chunk(
     """held [w, h] ← held · keep + scale · the coefficients of the chunk that begins at flat[at].
 
     Rows of a chunk are short and too far apart to be foreseen; so those of the chunk at `then`,
-    which comes next, are asked for meanwhile, a few at a time: memory answers only so many."""
+    which comes next, are asked for meanwhile."""
     if h == 64 and w == 64:
+        # Copied row by row first: rows a power of two apart would push each other out of the cache.
         for i in range(64):
             copy_row(flat, at + i * stride, a, i * 64)
         for c in range(0, 64, 8):
@@ -224,7 +225,7 @@ def inverse_chunk(
         for c in range(0, 64, 8):
             idct64(a, c, 64, a, c, flat, then + c * then_stride, then_stride)
         _turn64(a)
-        for c in range(0, 64, 8):
+        for c in range(0, 64, 8):  # nothing left to ask for
             idct64(a, c, 64, a, c, a, c * 64, 64)
         return a, b
     _fetch_rows(0, h, w, then, then_stride, flat)
