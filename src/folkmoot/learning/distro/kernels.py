@@ -14,8 +14,14 @@ from folkmoot.learning.distro.compiled import compiled
 from folkmoot.learning.distro.evening import even
 from folkmoot.learning.distro.largest import largest
 from folkmoot.learning.distro.packing import get
-from folkmoot.learning.distro.transform import copy, forward_chunk, inverse_chunk, row
+from folkmoot.learning.distro.transform import (
+    copy,
+    forward_chunk,
+    inverse_chunk,
+    row,
+)
 from folkmoot.learning.distro.treatment import ADAM, NORM, ORTHOGONAL, SIGN
+from folkmoot.learning.distro.vectors import move_row
 
 
 @compiled
@@ -31,12 +37,11 @@ def compress(
     room = np.empty((3, size), np.int32)
     for chunk in range(offset.size):
         at, then = chunk, min(chunk + 1, offset.size - 1)
-        fresh, _ = forward_chunk(
-            h, w, th, tw, offset[at], stride[at], grad, offset[then], stride[then], a, b
-        )
         held = row(momentum, chunk, size)
-        for i in range(size):
-            held[i] = held[i] * decay + fresh[i] * scale
+        forward_chunk(
+            h, w, th, tw, offset[at], stride[at], grad, offset[then], stride[then],
+            held, decay, scale, a, b,
+        )  # fmt: skip
         chosen = row(index, chunk, k)
         largest(row(momentum_bits, chunk, size), k, room, chosen)
         for j in range(k):
@@ -52,6 +57,20 @@ def put_back(size: int, k: int, into: Any, index: Any, value: Any, scale: Any) -
 
 
 @compiled
+def _add_signs(
+    raw: Any, indices: int, signs: int, index_bits: int, k: int, chunk: int, total: Any
+) -> None:
+    """One or minus one for each entry; signs are read sixteen at a time."""
+    for first in range(0, k, 16):
+        code = get(raw, signs + chunk * k + first, 16)
+        for j in range(first, min(first + 16, k)):
+            e = chunk * k + j
+            place = get(raw, indices + e * index_bits, index_bits) if index_bits else j
+            total[place] += np.float32(1 - 2 * (code & 1))
+            code >>= 1
+
+
+@compiled
 def _add_payloads(payloads: Any, layout: Any, k: int, chunk: int, total: Any) -> None:
     """Add what every payload says about one chunk, in the order of the payloads."""
     silent, indices, amplitudes, bits, index_bits = layout
@@ -60,15 +79,14 @@ def _add_payloads(payloads: Any, layout: Any, k: int, chunk: int, total: Any) ->
         raw = payloads[p]
         if get(raw, silent * 8 + chunk, 1):
             continue
+        if bits == 1:
+            _add_signs(raw, indices * 8, amplitudes * 8, index_bits, k, chunk, total)
+            continue
         for j in range(k):
             e = chunk * k + j
             place = get(raw, indices * 8 + e * index_bits, index_bits) if index_bits else j
-            code = get(raw, amplitudes * 8 + e * bits, bits)
-            if bits == 1:
-                total[place] += np.float32(1 - 2 * code)
-            else:
-                word[0] = code << 16
-                total[place] += word.view(np.float32)[0]
+            word[0] = get(raw, amplitudes * 8 + e * bits, bits) << 16
+            total[place] += word.view(np.float32)[0]
 
 
 @compiled
@@ -105,11 +123,15 @@ def _treat(treatment: int, x: Any, second: Any, inverse_rms: Any, scalars: Any) 
 
 
 @compiled
-def _step(weights: Any, u: Any, keep: Any, lr: Any, to: Any) -> None:
-    """In u first: weights and `to` may be the same, which would keep the compiler from vectors."""
-    for i in range(u.size):
-        u[i] = weights[i] * keep - u[i] * lr
-    copy(u, to)
+def _step(weights: Any, at: int, u: Any, w: int, keep: Any, lr: Any, to: Any) -> None:
+    if w == 64:
+        move_row(weights, at, to, u, keep, -lr)
+        return
+    # In u first: weights and `to` may be the same, which would keep the compiler from vectors.
+    here = weights[at : at + w]
+    for i in range(w):
+        u[i] = here[i] * keep - u[i] * lr
+    copy(u, to[at : at + w])
 
 
 @compiled
@@ -126,7 +148,7 @@ def descend(
     size = h * w
     a, b = np.empty(size, np.float32), np.empty(size, np.float32)
     side = min(h, w) if treatment == ORTHOGONAL else 0
-    room, sums = np.empty(2 * side * side, np.float32), np.empty(side, np.float64)
+    room, bits = np.empty(2 * side * side, np.float32), np.empty((3, 64), np.int64)
     for chunk in range(offset.size):
         then = min(chunk + 1, offset.size - 1)
         if momentum.size:
@@ -137,13 +159,14 @@ def descend(
             for e in range(chunk * k, (chunk + 1) * k):
                 a[index[flight, e]] += value[flight, e]
         _add_payloads(payloads, layout, k, first + chunk, a)
-        for i in range(size):
-            a[i] = a[i] * share
         if treatment == ORTHOGONAL:
-            a, b = even(a, b, w, h, evening, room, sums)
+            a, b = even(a, b, w, h, share, evening, room, bits)
+        else:
+            for i in range(size):
+                a[i] = a[i] * share
         x, _ = inverse_chunk(h, w, th, tw, weights, offset[then], stride[then], a, b)
         rms = inverse_rms[chunk] if inverse_rms.size else np.float32(0)
         _treat(treatment, x, row(second, chunk, size), rms, scalars)
         for i in range(h):
             at = offset[chunk] + i * stride[chunk]
-            _step(weights[at : at + w], row(x, i, w), keep, lr, to[at : at + w])
+            _step(weights, at, row(x, i, w), w, keep, lr, to)

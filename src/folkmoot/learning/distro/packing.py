@@ -12,8 +12,8 @@ import numpy as np
 
 from folkmoot.learning.distro import wire
 from folkmoot.learning.distro.compiled import compiled
-from folkmoot.learning.distro.lanes import word
 from folkmoot.learning.distro.plan import Plan
+from folkmoot.learning.distro.vectors import word
 from folkmoot.learning.distro.wire import Floats, Indices
 from folkmoot.learning.method import Refusal
 

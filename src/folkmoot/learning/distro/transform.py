@@ -15,7 +15,8 @@ import numpy as np
 
 from folkmoot.learning.distro.compiled import compiled
 from folkmoot.learning.distro.dct import Floats, cosines, halves, scales
-from folkmoot.learning.distro.lanes import dct64, dct64_transposed, fetch, idct64, idct64_transposed
+from folkmoot.learning.distro.lanes import dct64, dct64_onto, idct64
+from folkmoot.learning.distro.vectors import copy_row, fetch, swap8, turn8
 
 Tables = tuple[int, Floats, Floats, Floats]
 
@@ -171,6 +172,14 @@ def transpose(x: Any, y: Any, n: int, m: int) -> None:
 
 
 @compiled
+def _turn64(x: Any) -> None:
+    for i in range(0, 64, 8):
+        turn8(x, i * 65, x, i * 65)
+        for j in range(0, i, 8):
+            swap8(x, i * 64 + j, j * 64 + i)
+
+
+@compiled
 def _fetch_rows(first: int, last: int, w: int, at: int, stride: int, flat: Any) -> None:
     for i in range(first, last):
         for line in range(0, w, 16):
@@ -180,27 +189,31 @@ def _fetch_rows(first: int, last: int, w: int, at: int, stride: int, flat: Any) 
 @compiled
 def forward_chunk(
     h: int, w: int, th: Any, tw: Any, at: int, stride: int, flat: Any, then: int, then_stride: int,
-    a: Any, b: Any,
-) -> Any:  # fmt: skip
-    """The coefficients [w, h] of the chunk whose first value is flat[at].
+    held: Any, keep: Any, scale: Any, a: Any, b: Any,
+) -> None:  # fmt: skip
+    """held [w, h] ← held · keep + scale · the coefficients of the chunk that begins at flat[at].
 
     Rows of a chunk are short and too far apart to be foreseen; so those of the chunk at `then`,
-    which comes next, are asked for meanwhile, a few at a time: memory answers only so many."""
-    # Copied row by row first: rows a power of two apart would push each other out of the cache.
+    which comes next, are asked for meanwhile."""
+    if h == 64 and w == 64:
+        # Copied row by row first: rows a power of two apart would push each other out of the cache.
+        for i in range(64):
+            copy_row(flat, at + i * stride, a, i * 64)
+        for c in range(0, 64, 8):
+            dct64(a, c, 64, a, c, held, c * 64, 64)
+        _turn64(a)
+        for c in range(0, 64, 8):
+            soon = then + c * then_stride
+            dct64_onto(a, c, held, c, keep, scale, flat, soon, then_stride)
+        return
     for i in range(h):
         copy(flat[at + i * stride : at + i * stride + w], row(a, i, w))
-    if h == 64 and w == 64:
-        for c in range(0, 64, 8):
-            _fetch_rows(c // 2, c // 2 + 4, w, then, then_stride, flat)
-            dct64_transposed(a, c, 64, b, c * 64)
-        for c in range(0, 64, 8):
-            _fetch_rows(32 + c // 2, 36 + c // 2, w, then, then_stride, flat)
-            dct64(b, c, 64, a, c)
-        return a, b
     _fetch_rows(0, h, w, then, then_stride, flat)
     x, y = forward_rows(a, b, h, w, th)
     transpose(x, y, h, w)
-    return forward_rows(y, x, w, h, tw)
+    x, y = forward_rows(y, x, w, h, tw)
+    for i in range(h * w):
+        held[i] = held[i] * keep + x[i] * scale
 
 
 @compiled
@@ -210,11 +223,10 @@ def inverse_chunk(
     """The values [h, w] of the coefficients [w, h] in a; meanwhile asks for the chunk at `then`."""
     if h == 64 and w == 64:
         for c in range(0, 64, 8):
-            _fetch_rows(c // 2, c // 2 + 4, w, then, then_stride, flat)
-            idct64_transposed(a, c, 64, b, c * 64)
-        for c in range(0, 64, 8):
-            _fetch_rows(32 + c // 2, 36 + c // 2, w, then, then_stride, flat)
-            idct64(b, c, 64, a, c)
+            idct64(a, c, 64, a, c, flat, then + c * then_stride, then_stride)
+        _turn64(a)
+        for c in range(0, 64, 8):  # nothing left to ask for
+            idct64(a, c, 64, a, c, a, c * 64, 64)
         return a, b
     _fetch_rows(0, h, w, then, then_stride, flat)
     x, y = inverse_rows(a, b, w, h, tw)

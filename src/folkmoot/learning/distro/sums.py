@@ -1,0 +1,249 @@
+"""Sums of rows for evening64.py, in vector code. They are of integers and exact (orthogonal.py), so
+products may be fused with additions, and what is zero left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.extending import intrinsic
+
+from folkmoot.learning.distro.vectors import (
+    COLUMNS,
+    LANES,
+    VECTOR,
+    WHOLE,
+    N,
+    address,
+    data_of,
+    spread,
+)
+
+
+def _sums(
+    b: Any, weight: Callable[[Any], Any], bits: Any, rows: Any, others: Any = None
+) -> tuple[list[Any], Any]:
+    """The sum of the rows whose bit is set, each times its weight, as eight vectors; and which bits
+    are set in any of the words that `others` has for these rows."""
+    before, loop, after = b.block, b.append_basic_block("each"), b.append_basic_block("done")
+    word, flag = bits.type, ir.IntType(1)
+    zero, nothing = ir.Constant(word, 0), ir.Constant(VECTOR, [0.0] * LANES)
+    b.cbranch(b.icmp_signed("!=", bits, zero), loop, after)
+    b.position_at_end(loop)
+    left, among, totals = b.phi(word), b.phi(word), [b.phi(VECTOR) for _ in COLUMNS]
+    number = b.cttz(left, ir.Constant(flag, 1))
+    factor, row = weight(number), b.mul(number, ir.Constant(word, N))
+    values = [b.load(address(b, rows, row, c), align=4) for c in COLUMNS]
+    terms = [b.fmul(factor, x, flags=("contract",)) for x in values]
+    sums = [b.fadd(t, x, flags=("contract",)) for t, x in zip(totals, terms, strict=True)]
+    more = among if others is None else b.or_(among, b.load(b.gep(others, [number])))
+    rest = b.and_(left, b.sub(left, ir.Constant(word, 1)))
+    b.cbranch(b.icmp_signed("!=", rest, zero), loop, after)
+    b.position_at_end(after)
+    made, found = [b.phi(VECTOR) for _ in COLUMNS], b.phi(word)
+    carried = [(left, bits, rest), (among, zero, more), (found, zero, more)]
+    carried += [(phi, nothing, x) for phi, x in zip(totals + made, sums + sums, strict=True)]
+    for phi, first, again in carried:
+        phi.add_incoming(first, before)
+        phi.add_incoming(again, loop)
+    return made, found
+
+
+def _magnitude(b: Any, x: Any) -> Any:
+    flag = ir.IntType(1)
+    kind = ir.FunctionType(WHOLE, [WHOLE, flag])
+    magnitude = b.module.declare_intrinsic("llvm.abs.v8i32", (), kind)
+    return b.call(magnitude, [x, ir.Constant(flag, 0)])
+
+
+def _rounded(b: Any, x: Any) -> Any:
+    rint = b.module.declare_intrinsic("llvm.rint.v8f32", (), ir.FunctionType(VECTOR, [VECTOR]))
+    return b.call(rint, [x])
+
+
+def _combine(
+    typing: Any, weights: Any, at: Any, bits: Any, rows: Any, others: Any,
+    target: Any, to: Any, which: Any,
+) -> Any:  # fmt: skip
+    """To 64 values of `target` from `to` on: the sum of the rows whose bit is set, times weights
+    that lie 64 apart from `at` on. All are integers. Returns the sum of their magnitudes.
+
+    `others` has a word for each row that says what is not zero there; which[0] becomes the same for
+    the sum."""
+
+    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        weights, rows, others, target, which = data_of(context, b, sig, args, (0, 3, 4, 5, 7))
+
+        def weight(number: Any) -> Any:
+            place = b.add(args[1], b.mul(number, ir.Constant(number.type, N)))
+            return spread(b, b.load(b.gep(weights, [place])))
+
+        sums, among = _sums(b, weight, args[2], rows, others)
+        b.store(among, which)
+        total = ir.Constant(WHOLE, [0] * LANES)
+        for c, x in zip(COLUMNS, sums, strict=True):
+            b.store(x, address(b, target, args[6], c), align=4)
+            total = b.add(total, _magnitude(b, b.fptosi(x, WHOLE)))
+        kind = ir.FunctionType(ir.IntType(32), [WHOLE])
+        add = b.module.declare_intrinsic("llvm.vector.reduce.add.v8i32", (), kind)
+        return b.call(add, [total])
+
+    whole = types.intp
+    kinds = (weights, whole, types.int64, rows, others, target, whole, which)
+    return types.int32(*kinds), codegen
+
+
+combine: Any = intrinsic(_combine)
+
+
+def _mix_row(
+    typing: Any, x: Any, at: Any, bits: Any, rows: Any, own: Any, other: Any, target: Any
+) -> Any:
+    """64 values of `target` from `at` on ← those of x times `own`, plus `other` times the sum of
+    the rows whose bit is set, each times its value in x; rounded."""
+
+    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        x, rows, target = data_of(context, b, sig, args, (0, 3, 6))
+        own, other = spread(b, args[4]), spread(b, args[5])
+
+        def weight(number: Any) -> Any:
+            return spread(b, b.load(b.gep(x, [b.add(args[1], number)])))
+
+        sums, _ = _sums(b, weight, args[2], rows)
+        for c, total in zip(COLUMNS, sums, strict=True):
+            here = b.load(address(b, x, args[1], c), align=4)
+            made = _rounded(b, b.fadd(b.fmul(here, own), b.fmul(total, other)))
+            b.store(made, address(b, target, args[1], c), align=4)
+        return context.get_dummy_value()
+
+    single = types.float32
+    kinds = (x, types.intp, types.int64, rows, single, single, target)
+    return types.void(*kinds), codegen
+
+
+mix_row: Any = intrinsic(_mix_row)
+
+
+def _even_row(
+    typing: Any, x: Any, at: Any, bits: Any, rows: Any, scale: Any, own: Any, other: Any,
+    target: Any,
+) -> Any:  # fmt: skip
+    """As `mix_row`, with x times `scale`, rounded, in place of x; the result is not rounded."""
+
+    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        x, rows, target = data_of(context, b, sig, args, (0, 3, 7))
+        scale, own, other = (spread(b, args[i]) for i in (4, 5, 6))
+
+        def weight(number: Any) -> Any:
+            value = spread(b, b.load(b.gep(x, [b.add(args[1], number)])))
+            return _rounded(b, b.fmul(value, scale))
+
+        sums, _ = _sums(b, weight, args[2], rows)
+        for c, total in zip(COLUMNS, sums, strict=True):
+            here = _rounded(b, b.fmul(b.load(address(b, x, args[1], c), align=4), scale))
+            made = b.fadd(b.fmul(here, own), b.fmul(total, other))
+            b.store(made, address(b, target, args[1], c), align=4)
+        return context.get_dummy_value()
+
+    single = types.float32
+    kinds = (x, types.intp, types.int64, rows, single, single, single, target)
+    return types.void(*kinds), codegen
+
+
+even_row: Any = intrinsic(_even_row)
+
+
+def _round_row(typing: Any, x: Any, at: Any, share: Any, scale: Any) -> Any:
+    """Multiply 64 values from x[at] on, first by one, then by the other; round them to integers."""
+
+    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        (data,) = data_of(context, b, sig, args, (0,))
+        share, scale = spread(b, args[2]), spread(b, args[3])
+        for c in COLUMNS:
+            place = address(b, data, args[1], c)
+            made = b.fmul(b.fmul(b.load(place, align=4), share), scale)
+            b.store(_rounded(b, made), place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp, types.float32, types.float32), codegen
+
+
+round_row: Any = intrinsic(_round_row)
+
+
+def _pair_rows(typing: Any, x: Any, at: Any, pairs: Any, to: Any) -> Any:
+    """Two rows of 64 integers, from x[at] on, as 64 int32 from pairs[to] on: the low half of each
+    is a value of the first row, the high half that of the second. They fit 16 bits."""
+
+    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        x, pairs = data_of(context, b, sig, args, (0, 2))
+        low, half = (ir.Constant(WHOLE, [v] * LANES) for v in (0xFFFF, 16))
+        for c in COLUMNS:
+            one, two = (
+                b.fptosi(b.load(address(b, x, args[1], c + by), align=4), WHOLE) for by in (0, N)
+            )
+            both = b.or_(b.and_(one, low), b.shl(two, half))
+            place = b.bitcast(address(b, pairs, args[3], c), WHOLE.as_pointer())
+            b.store(both, place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp, pairs, types.intp), codegen
+
+
+pair_rows: Any = intrinsic(_pair_rows)
+
+
+def _times_pairs(b: Any, x: Any, y: Any) -> Any:
+    """Of eight pairs each, the sums of both products: one instruction where a processor has it."""
+    shorts, wide = (
+        ir.VectorType(ir.IntType(16), 2 * LANES),
+        ir.VectorType(ir.IntType(32), 2 * LANES),
+    )
+    x, y = (b.sext(b.bitcast(v, shorts), wide) for v in (x, y))
+    product = b.mul(x, y)
+    even, odd = (ir.Constant(WHOLE, list(range(first, 2 * LANES, 2))) for first in (0, 1))
+    return b.add(*(b.shuffle_vector(product, product, which) for which in (even, odd)))
+
+
+def _square_block(typing: Any, pairs: Any, i: Any, j: Any, target: Any) -> Any:
+    """Columns i … i + 3 times columns j … j + 15 of 32 rows of 64 pairs, to these rows and columns
+    of `target`, which has rows of 64."""
+
+    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        pairs, target = data_of(context, b, sig, args, (0, 3))
+        i, j = args[1], args[2]
+        before, loop, after = b.block, b.append_basic_block("each"), b.append_basic_block("done")
+        start, end = ir.Constant(i.type, 0), ir.Constant(i.type, N * N // 2)
+        b.branch(loop)
+        b.position_at_end(loop)
+        at, totals = b.phi(i.type), [[b.phi(WHOLE) for _ in range(2)] for _ in range(4)]
+        column = b.add(at, j)
+        values = [
+            b.load(b.bitcast(address(b, pairs, column, c), WHOLE.as_pointer()), align=4)
+            for c in (0, LANES)
+        ]
+        then = b.add(at, ir.Constant(i.type, N))
+        for row, sums in enumerate(totals):
+            place = b.add(at, b.add(i, ir.Constant(i.type, row)))
+            factor = spread(b, b.load(b.gep(pairs, [place])), WHOLE)
+            for phi, value in zip(sums, values, strict=True):
+                phi.add_incoming(ir.Constant(WHOLE, [0] * LANES), before)
+                phi.add_incoming(b.add(phi, _times_pairs(b, factor, value)), loop)
+        at.add_incoming(start, before)
+        at.add_incoming(then, loop)
+        made = [[phi.incomings[1][0] for phi in sums] for sums in totals]
+        b.cbranch(b.icmp_signed("<", then, end), loop, after)
+        b.position_at_end(after)
+        for row, sums in enumerate(made):
+            place = b.add(j, b.mul(b.add(i, ir.Constant(i.type, row)), ir.Constant(i.type, N)))
+            for c, x in zip((0, LANES), sums, strict=True):
+                b.store(b.sitofp(x, VECTOR), address(b, target, place, c), align=4)
+        return context.get_dummy_value()
+
+    return types.void(pairs, types.intp, types.intp, target), codegen
+
+
+square_block: Any = intrinsic(_square_block)
