@@ -21,7 +21,7 @@ from folkmoot.learning.distro.transform import (
     row,
 )
 from folkmoot.learning.distro.treatment import ADAM, NORM, ORTHOGONAL, SIGN
-from folkmoot.learning.distro.vectors import move_row
+from folkmoot.learning.distro.vectors import fetch, move_row
 
 
 @compiled
@@ -60,14 +60,19 @@ def put_back(size: int, k: int, into: Any, index: Any, value: Any, scale: Any) -
 def _add_signs(
     raw: Any, indices: int, signs: int, index_bits: int, k: int, chunk: int, total: Any
 ) -> None:
-    """One or minus one for each entry; signs are read sixteen at a time."""
+    """One or minus one for each entry; signs are read sixteen at a time, indices two."""
+    indices += chunk * k * index_bits
     for first in range(0, k, 16):
         code = get(raw, signs + chunk * k + first, 16)
-        for j in range(first, min(first + 16, k)):
-            e = chunk * k + j
-            place = get(raw, indices + e * index_bits, index_bits) if index_bits else j
+        last = min(first + 16, k)
+        for j in range(first, last - 1, 2):
+            two = get(raw, indices + j * index_bits, 2 * index_bits)
+            total[two & ((1 << index_bits) - 1)] += np.float32(1 - 2 * (code & 1))
+            total[two >> index_bits] += np.float32(1 - (code & 2))
+            code >>= 2
+        if last % 2:
+            place = get(raw, indices + (last - 1) * index_bits, index_bits)
             total[place] += np.float32(1 - 2 * (code & 1))
-            code >>= 1
 
 
 @compiled
@@ -77,16 +82,21 @@ def _add_payloads(payloads: Any, layout: Any, k: int, chunk: int, total: Any) ->
     word = np.empty(1, np.uint32)
     for p in range(payloads.shape[0]):
         raw = payloads[p]
+        fetch(raw, indices + ((chunk + 4) * k * index_bits >> 3))  # too many rows to be foreseen
         if get(raw, silent * 8 + chunk, 1):
             continue
-        if bits == 1:
+        if bits == 1 and 0 < index_bits <= 12:
             _add_signs(raw, indices * 8, amplitudes * 8, index_bits, k, chunk, total)
             continue
         for j in range(k):
             e = chunk * k + j
             place = get(raw, indices * 8 + e * index_bits, index_bits) if index_bits else j
-            word[0] = get(raw, amplitudes * 8 + e * bits, bits) << 16
-            total[place] += word.view(np.float32)[0]
+            code = get(raw, amplitudes * 8 + e * bits, bits)
+            if bits == 1:
+                total[place] += np.float32(1 - 2 * code)
+            else:
+                word[0] = code << 16
+                total[place] += word.view(np.float32)[0]
 
 
 @compiled

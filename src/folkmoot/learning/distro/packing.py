@@ -33,7 +33,7 @@ def _put(raw: Any, bit: int, width: int, value: int) -> None:
 
 @compiled
 def get(raw: Any, bit: int, width: int) -> Any:
-    """Up to 16 bits; `raw` has SPARE bytes more than are read."""
+    """Up to 25 bits; `raw` has SPARE bytes more than are read."""
     return (word(raw, bit >> 3) >> (bit & 7)) & ((1 << width) - 1)
 
 
@@ -69,12 +69,29 @@ def pack(plan: Plan, index: Indices, value: Floats) -> bytes:
 
 
 @compiled
+def _ascending(raw: Any, first: int, index_bits: int, k: int, size: int) -> bool:
+    """Whether k indices, the first at bit `first`, rise and stay below `size`.
+
+    Looked at to the end in any case: without a way out, a loop is faster."""
+    before, wrong = -1, False
+    for e in range(k):
+        place = get(raw, first + e * index_bits, index_bits)
+        wrong |= place <= before
+        before = place
+    return not wrong and before < size
+
+
+@compiled
 def _check_group(
     raw: Any, silent: int, indices: int, amplitudes: int, count: int, k: int, index_bits: int,
     bits: int, size: int,
 ) -> bool:  # fmt: skip
     for chunk in range(count):
         quiet = get(raw, silent * 8 + chunk, 1) == 1
+        if bits == 1 and index_bits and not quiet:
+            if not _ascending(raw, indices * 8 + chunk * k * index_bits, index_bits, k, size):
+                return False
+            continue
         before = -1
         for e in range(chunk * k, (chunk + 1) * k):
             place = get(raw, indices * 8 + e * index_bits, index_bits) if index_bits else before + 1
