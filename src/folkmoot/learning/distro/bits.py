@@ -13,7 +13,6 @@ from numba.extending import intrinsic
 from folkmoot.learning.distro.vectors import (
     COLUMNS,
     LANES,
-    VECTOR,
     WHOLE,
     N,
     address,
@@ -22,31 +21,13 @@ from folkmoot.learning.distro.vectors import (
 )
 
 
-def _bits(b: Any, values: list[Any]) -> Any:
-    """A bit for each of 64 values that is not zero, the first the lowest."""
-    zero = ir.Constant(VECTOR, [0.0] * LANES)
-    return _as_bits(b, [b.fcmp_unordered("!=", x, zero) for x in values])
-
-
-def _as_bits(b: Any, truths: list[Any]) -> Any:
+def as_bits(b: Any, truths: list[Any]) -> Any:
+    """Eight vectors of truths as one word."""
     found = ir.Constant(ir.IntType(64), 0)
     for c, which in zip(COLUMNS, truths, strict=True):
         bits = b.zext(b.bitcast(which, ir.IntType(LANES)), ir.IntType(64))
         found = b.or_(found, b.shl(bits, ir.Constant(ir.IntType(64), c)))
     return found
-
-
-def _others_than_zero(typing: Any, x: Any, at: Any) -> Any:
-    """Which of the 64 values from x[at] on are not zero: a bit each, the first the lowest."""
-
-    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        (data,) = data_of(context, b, sig, args, (0,))
-        return _bits(b, [b.load(address(b, data, args[1], c), align=4) for c in COLUMNS])
-
-    return types.int64(x, types.intp), codegen
-
-
-others_than_zero: Any = intrinsic(_others_than_zero)
 
 
 def _count(typing: Any, bits: Any) -> Any:
@@ -74,10 +55,11 @@ single: Any = intrinsic(_single)
 
 
 def _lowest(typing: Any, bits: Any) -> Any:
-    """The number of the lowest bit that is set; bits must not be zero."""
+    """The number of the lowest bit that is set, 0 if none is."""
 
     def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        return b.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+        number = b.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+        return b.and_(number, ir.Constant(number.type, N - 1))
 
     return types.int64(types.int64), codegen
 
@@ -132,7 +114,7 @@ def _reaching(typing: Any, x: Any, at: Any, bar: Any) -> Any:
         (data,) = data_of(context, b, sig, args, (0,))
         bar = spread(b, args[2], WHOLE)
         values = [_without_sign(b, data, args[1], c) for c in COLUMNS]
-        return _as_bits(b, [b.icmp_signed(">=", x, bar) for x in values])
+        return as_bits(b, [b.icmp_signed(">=", x, bar) for x in values])
 
     return types.int64(x, types.intp, types.int32), codegen
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from folkmoot.learning.distro.bits import count, others_than_zero, single, tops
+from folkmoot.learning.distro.bits import count, single, tops
 from folkmoot.learning.distro.compiled import compiled
 from folkmoot.learning.distro.orthogonal import FIRST, GRID, LEAST, MOST, SECOND
 from folkmoot.learning.distro.sums import (
@@ -123,8 +123,7 @@ def even64(x: Any, y: Any, share: Any, scalars: Any, gram: Any, mixed: Any, bits
         return
     entries = 0
     for i in range(64):
-        round_row(x, i * 64, share, steps / largest)
-        bits[ROWS, i] = others_than_zero(x, i * 64)
+        bits[ROWS, i] = round_row(x, i * 64, share, steps / largest)
         entries += count(bits[ROWS, i])
     bound = np.float64(_full_gram(x, y, bits, gram) if entries > _FULL else _gram(x, bits, gram))
     for j in range(64):

@@ -40,7 +40,7 @@ def compress(
         held = row(momentum, chunk, size)
         forward_chunk(
             h, w, th, tw, offset[at], stride[at], grad, offset[then], stride[then],
-            held, decay, scale, a, b,
+            momentum, at * size, then * size, decay, scale, a, b,
         )  # fmt: skip
         chosen = row(index, chunk, k)
         largest(row(momentum_bits, chunk, size), k, room, chosen)

@@ -170,7 +170,7 @@ def _emit(
     stride: Any,
     inverse: bool,
     store: Store,
-    soon: Callable[[int], Any],
+    soon: Callable[[int], Any] | None = None,
 ) -> None:
     """Transform 64 rows of eight and store each as it is done. Between, ask for the 32 lines of
     eight other rows: one by one, because memory answers only so many at a time."""
@@ -178,7 +178,7 @@ def _emit(
     asked = set()
 
     def load(i: int) -> Any:
-        if i % 2 == 0 and i not in asked:
+        if soon is not None and i % 2 == 0 and i not in asked:
             asked.add(i)
             start = b.bitcast(soon(i // 8), ir.FloatType().as_pointer())
             fetch_line(b, b.gep(start, [ir.Constant(ir.IntType(32), i // 2 % 4 * 16)]))
@@ -220,6 +220,26 @@ def _transform(inverse: bool) -> Any:
 
 dct64 = _transform(inverse=False)
 idct64 = _transform(inverse=True)
+
+
+def _idct64_here(typing: Any, x: Any, at: Any) -> Any:
+    """Transform back, in place, eight columns of a matrix with rows of 64; they begin at x[at]."""
+
+    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        (data,) = data_of(context, b, sig, args, (0,))
+        width = ir.Constant(args[1].type, N)
+        there = _rows(b, data, args[1], width)
+
+        def store(i: int, x: Any) -> None:
+            b.store(x, there(i), align=4)
+
+        _emit(b, data, args[1], width, True, store)
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp), codegen
+
+
+idct64_here: Any = intrinsic(_idct64_here)
 
 
 def _dct64_onto(

@@ -15,8 +15,8 @@ from folkmoot.learning.distro.bits import lowest, reaching, tops
 from folkmoot.learning.distro.compiled import compiled
 
 _FEW = 12
-"""So many candidates too many are dropped one by one."""
-_MAGNITUDE = np.int32(0x7FFFFFFF)
+"""So many candidates too many are struck out one by one."""
+_MAGNITUDE = _STRUCK = np.int32(0x7FFFFFFF)
 
 
 @compiled
@@ -87,6 +87,10 @@ def _candidates_by_vectors(bits: Any, k: int, length: int, room: Any) -> int:
     bar = _bar(maxima, blocks, k)
     for first in range(0, bits.size, 64):
         left = reaching(bits, first, bar)
+        at = first + lowest(left)
+        values[found], places[found] = bits[at] & _MAGNITUDE, at
+        found += left != 0  # most rows have one or none, and which is not to be guessed
+        left &= left - 1
         while left != 0:
             at = first + lowest(left)
             left &= left - 1
@@ -113,22 +117,25 @@ def largest(bits: Any, k: int, room: Any, chosen: Any) -> None:
 
 
 @compiled
-def _drop_least(values: Any, places: Any, found: int) -> None:
-    """Take out the smallest candidate; of equals, the last."""
-    at = 0
+def _strike_least(values: Any, found: int) -> None:
+    """Strike out the smallest candidate; of equals, the last."""
+    at, least = 0, values[0]
     for i in range(1, found):
-        at = i if values[i] <= values[at] else at
-    for i in range(at, found - 1):
-        values[i], places[i] = values[i + 1], places[i + 1]
+        smaller = values[i] <= least
+        at, least = i if smaller else at, values[i] if smaller else least
+    values[at] = _STRUCK
 
 
 @compiled
 def _take(values: Any, places: Any, found: int, k: int, chosen: Any) -> None:
     """The k largest of the candidates; those equal to the smallest of them from the left."""
     if found - k <= _FEW:
-        while found > k:
-            _drop_least(values, places, found)
-            found -= 1
+        for _ in range(found - k):
+            _strike_least(values, found)
+        taken = 0
+        for i in range(found):
+            places[taken] = places[i]
+            taken += values[i] != _STRUCK
         chosen[:] = places[:k]
         return
     least = _kth_largest(values, found, k, 0)

@@ -11,6 +11,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
+from folkmoot.learning.distro.bits import as_bits
 from folkmoot.learning.distro.vectors import (
     COLUMNS,
     LANES,
@@ -157,18 +158,23 @@ even_row: Any = intrinsic(_even_row)
 
 
 def _round_row(typing: Any, x: Any, at: Any, share: Any, scale: Any) -> Any:
-    """Multiply 64 values from x[at] on, first by one, then by the other; round them to integers."""
+    """Multiply 64 values from x[at] on, first by one, then by the other; round them to integers.
+
+    Returns which are then not zero: a bit each, the first the lowest."""
 
     def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
         (data,) = data_of(context, b, sig, args, (0,))
         share, scale = spread(b, args[2]), spread(b, args[3])
-        for c in COLUMNS:
-            place = address(b, data, args[1], c)
-            made = b.fmul(b.fmul(b.load(place, align=4), share), scale)
-            b.store(_rounded(b, made), place, align=4)
-        return context.get_dummy_value()
+        places = [address(b, data, args[1], c) for c in COLUMNS]
+        rounded = [
+            _rounded(b, b.fmul(b.fmul(b.load(place, align=4), share), scale)) for place in places
+        ]
+        for place, x in zip(places, rounded, strict=True):
+            b.store(x, place, align=4)
+        zero = ir.Constant(VECTOR, [0.0] * LANES)
+        return as_bits(b, [b.fcmp_unordered("!=", x, zero) for x in rounded])
 
-    return types.void(x, types.intp, types.float32, types.float32), codegen
+    return types.int64(x, types.intp, types.float32, types.float32), codegen
 
 
 round_row: Any = intrinsic(_round_row)

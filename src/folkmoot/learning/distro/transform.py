@@ -15,7 +15,7 @@ import numpy as np
 
 from folkmoot.learning.distro.compiled import compiled
 from folkmoot.learning.distro.dct import Floats, cosines, halves, scales
-from folkmoot.learning.distro.lanes import dct64, dct64_onto, idct64
+from folkmoot.learning.distro.lanes import dct64, dct64_onto, idct64, idct64_here
 from folkmoot.learning.distro.vectors import copy_row, fetch, swap8, turn8
 
 Tables = tuple[int, Floats, Floats, Floats]
@@ -189,22 +189,22 @@ def _fetch_rows(first: int, last: int, w: int, at: int, stride: int, flat: Any) 
 @compiled
 def forward_chunk(
     h: int, w: int, th: Any, tw: Any, at: int, stride: int, flat: Any, then: int, then_stride: int,
-    held: Any, keep: Any, scale: Any, a: Any, b: Any,
+    momentum: Any, at_held: int, then_held: int, keep: Any, scale: Any, a: Any, b: Any,
 ) -> None:  # fmt: skip
-    """held [w, h] ← held · keep + scale · the coefficients of the chunk that begins at flat[at].
+    """The chunk [w, h] at momentum[at_held] ← itself · keep + scale · the coefficients of flat[at].
 
-    Rows of a chunk are short and too far apart to be foreseen; so those of the chunk at `then`,
-    which comes next, are asked for meanwhile."""
+    Rows of a chunk are short and too far apart to be foreseen; so those of the chunk at `then` and
+    `then_held`, which comes next, are asked for meanwhile."""
     if h == 64 and w == 64:
         # Copied row by row first: rows a power of two apart would push each other out of the cache.
         for i in range(64):
             copy_row(flat, at + i * stride, a, i * 64)
         for c in range(0, 64, 8):
-            dct64(a, c, 64, a, c, held, c * 64, 64)
+            dct64(a, c, 64, a, c, momentum, then_held + c * 64, 64)
         _turn64(a)
         for c in range(0, 64, 8):
             soon = then + c * then_stride
-            dct64_onto(a, c, held, c, keep, scale, flat, soon, then_stride)
+            dct64_onto(a, c, momentum, at_held + c, keep, scale, flat, soon, then_stride)
         return
     for i in range(h):
         copy(flat[at + i * stride : at + i * stride + w], row(a, i, w))
@@ -212,6 +212,7 @@ def forward_chunk(
     x, y = forward_rows(a, b, h, w, th)
     transpose(x, y, h, w)
     x, y = forward_rows(y, x, w, h, tw)
+    held = momentum[at_held : at_held + h * w]
     for i in range(h * w):
         held[i] = held[i] * keep + x[i] * scale
 
@@ -225,8 +226,8 @@ def inverse_chunk(
         for c in range(0, 64, 8):
             idct64(a, c, 64, a, c, flat, then + c * then_stride, then_stride)
         _turn64(a)
-        for c in range(0, 64, 8):  # nothing left to ask for
-            idct64(a, c, 64, a, c, a, c * 64, 64)
+        for c in range(0, 64, 8):
+            idct64_here(a, c)
         return a, b
     _fetch_rows(0, h, w, then, then_stride, flat)
     x, y = inverse_rows(a, b, w, h, tw)
