@@ -18,7 +18,7 @@ from together import Folk
     ids=lambda x: x if isinstance(x, int) else f"{x.treatment}-delay{x.delay}-{x.bits}bit",
 )
 def test_clients_agree_after_each_of_300_steps_with_churn(clients, recipe, monkeypatch):
-    monkeypatch.setattr(native, "_BATCH", 512)  # several batches, so that threads have work
+    monkeypatch.setattr(native, "_LEAST", 512)  # several batches, so that threads have work
     folk = Folk(recipe, clients)
     first = None
     for _ in range(300):

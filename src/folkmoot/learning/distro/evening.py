@@ -91,7 +91,7 @@ def even(x: Any, y: Any, h: int, w: int, share: Any, scalars: Any, room: Any, bi
     and `bits` three rows of 64 int64."""
     if h == 64 and w == 64:
         even64(x, y, share, scalars, row(room, 0, 4096), row(room, 1, 4096), bits)
-        return y, x
+        return x, y
     for i in range(h * w):
         x[i] = x[i] * share
     if h >= w:

@@ -114,22 +114,24 @@ def _mix(gram: Any, bits: Any, room: Any, to: Any) -> None:
 
 
 @compiled
-def even64(x: Any, y: Any, share: Any, scalars: Any, gram: Any, mixed: Any, bits: Any) -> None:
-    """From x, times `share`, to y; both are used."""
+def even64(x: Any, spare: Any, share: Any, scalars: Any, gram: Any, mixed: Any, bits: Any) -> None:
+    """Even x, times `share`, in place."""
     steps, own, other = scalars
     largest = _largest(x) * share
     if not _LEAST < largest < _MOST:
-        y[:] = np.float32(0)
+        x[:] = np.float32(0)
         return
     entries = 0
     for i in range(64):
         bits[ROWS, i] = round_row(x, i * 64, share, steps / largest)
         entries += count(bits[ROWS, i])
-    bound = np.float64(_full_gram(x, y, bits, gram) if entries > _FULL else _gram(x, bits, gram))
+    bound = np.float64(
+        _full_gram(x, spare, bits, gram) if entries > _FULL else _gram(x, bits, gram)
+    )
     for j in range(64):
         if bits[MIXED, j] != 0:
             round_row(gram, j * 64, _ONE, np.float32(_GRID / bound))
-    _mix(gram, bits[MIXED], y, mixed)
+    _mix(gram, bits[MIXED], spare, mixed)
     scale = np.float32(_GRID / np.sqrt(bound))
     for i in range(64):
-        even_row(x, i * 64, bits[ROWS, i], mixed, scale, own, other, y)
+        even_row(x, i * 64, bits[ROWS, i], mixed, scale, own, other)

@@ -26,8 +26,9 @@ from folkmoot.learning.distro.wire import Floats, Indices, Section, sections
 
 __all__ = ["apply", "check_body", "compress", "look_ahead", "pack", "put_back"]
 
-_BATCH = 1 << 18
-"""Values a thread takes at a time: enough to make the call worth while, few enough to share out."""
+_SHARES, _LEAST = 8, 1 << 18
+"""A thread takes so many batches, of at least so many values: a call costs as much as some
+thousands of values, and threads should end together."""
 _NOTHING = np.zeros(0, np.float32)
 
 
@@ -70,11 +71,12 @@ class Batch(msgspec.Struct, frozen=True):
         return buffer[g.entry + self.first * g.k : g.entry + self.last * g.k]
 
 
-def _batches(plan: Plan) -> list[Batch]:
+def _batches(plan: Plan, threads: int) -> list[Batch]:
+    values = plan.size if threads == 1 else max(_LEAST, plan.size // (threads * _SHARES))
     return [
         Batch(plan, g, at, first, min(g.count, first + chunks))
         for g, at in zip(plan.groups, sections(plan), strict=True)
-        for chunks in [max(1, _BATCH // g.size)]
+        for chunks in [max(1, values // g.size)]
         for first in range(0, g.count, chunks)
     ]
 
@@ -88,10 +90,10 @@ def _each(plan: Plan, work: Callable[[Batch], None]) -> None:
     """Call work(batch) for every batch; return when all ended."""
     threads = torch.get_num_threads()
     if threads == 1:
-        for batch in _batches(plan):
+        for batch in _batches(plan, 1):
             work(batch)
     else:
-        list(_pool(threads).map(work, _batches(plan)))
+        list(_pool(threads).map(work, _batches(plan, threads)))
 
 
 def compress(

@@ -129,13 +129,12 @@ mix_row: Any = intrinsic(_mix_row)
 
 
 def _even_row(
-    typing: Any, x: Any, at: Any, bits: Any, rows: Any, scale: Any, own: Any, other: Any,
-    target: Any,
-) -> Any:  # fmt: skip
-    """As `mix_row`, with x times `scale`, rounded, in place of x; the result is not rounded."""
+    typing: Any, x: Any, at: Any, bits: Any, rows: Any, scale: Any, own: Any, other: Any
+) -> Any:
+    """As `mix_row`, in place, with x times `scale`, rounded, for x; the result is not rounded."""
 
     def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        x, rows, target = data_of(context, b, sig, args, (0, 3, 7))
+        x, rows = data_of(context, b, sig, args, (0, 3))
         scale, own, other = (spread(b, args[i]) for i in (4, 5, 6))
 
         def weight(number: Any) -> Any:
@@ -144,13 +143,13 @@ def _even_row(
 
         sums, _ = _sums(b, weight, args[2], rows)
         for c, total in zip(COLUMNS, sums, strict=True):
-            here = _rounded(b, b.fmul(b.load(address(b, x, args[1], c), align=4), scale))
-            made = b.fadd(b.fmul(here, own), b.fmul(total, other))
-            b.store(made, address(b, target, args[1], c), align=4)
+            place = address(b, x, args[1], c)
+            here = _rounded(b, b.fmul(b.load(place, align=4), scale))
+            b.store(b.fadd(b.fmul(here, own), b.fmul(total, other)), place, align=4)
         return context.get_dummy_value()
 
     single = types.float32
-    kinds = (x, types.intp, types.int64, rows, single, single, single, target)
+    kinds = (x, types.intp, types.int64, rows, single, single, single)
     return types.void(*kinds), codegen
 
 
