@@ -23,7 +23,7 @@ def single(x):
 
 @pytest.fixture(params=[1, 2], ids=["one-thread", "two-threads"])
 def threads(request, monkeypatch):
-    monkeypatch.setattr(native, "_BATCH", 4096)
+    monkeypatch.setattr(native, "_LEAST", 4096)
     torch.set_num_threads(request.param)
 
 
