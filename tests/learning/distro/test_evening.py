@@ -1,0 +1,63 @@
+"""The compiled evening of a chunk has the bits of orthogonal.py, however full the chunk is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from folkmoot.learning.distro.evening import even
+from folkmoot.learning.distro.orthogonal import factors, orthogonal, steps
+
+SHARE = np.float32(1 / 3)
+
+
+def evened(x, h, w):
+    scalars = tuple(np.float32(s) for s in (steps(max(h, w)), *factors(h, w)))
+    room = np.full(2 * min(h, w) ** 2, np.nan, np.float32)  # what was not written must not be read
+    made, _ = even(
+        x.copy(), np.full(h * w, np.nan, np.float32), h, w, SHARE, scalars, room,
+        np.full((3, 64), -1, np.int64),
+    )  # fmt: skip
+    return made
+
+
+def expected(x, h, w):
+    return orthogonal(torch.from_numpy(x * SHARE).view(1, h, w)).numpy().reshape(-1)
+
+
+def chunk(entries, size, draw, signs):
+    x = np.zeros(size, np.float32)
+    places = draw.choice(size, min(entries, size), replace=False)
+    values = draw.standard_normal(len(places)).astype(np.float32)
+    x[places] = np.sign(values) if signs else values * np.float32(10.0 ** draw.integers(-20, 20))
+    return x
+
+
+@pytest.mark.parametrize(("h", "w"), [(64, 64), (48, 64), (64, 48), (1, 64), (29, 64)])
+@pytest.mark.parametrize("entries", [0, 1, 2, 32, 96, 400, 1000, 1100, 2500, 4096])
+def test_compiled_and_plain_agree(h, w, entries):
+    draw = np.random.default_rng(entries)
+    for signs in (True, False):
+        x = chunk(entries, h * w, draw, signs)
+        np.testing.assert_array_equal(evened(x, h, w), expected(x, h, w))
+
+
+def test_entries_in_one_row_or_column_agree():
+    for places in (slice(64 * 5, 64 * 6), slice(5, None, 64)):
+        x = np.zeros(4096, np.float32)
+        x[places] = np.linspace(-1, 1, 64, dtype=np.float32)
+        np.testing.assert_array_equal(evened(x, 64, 64), expected(x, 64, 64))
+
+
+def test_entries_that_round_to_nothing_agree():
+    x = np.zeros(4096, np.float32)
+    x[[7, 70, 700]] = 1.0, 1e-9, -1e-9
+    np.testing.assert_array_equal(evened(x, 64, 64), expected(x, 64, 64))
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan, 3e38, 1e-44])
+def test_a_chunk_out_of_all_proportion_moves_nothing(value):
+    x = np.zeros(4096, np.float32)
+    x[9] = value
+    assert not evened(x, 64, 64).any()
