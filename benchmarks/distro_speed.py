@@ -12,6 +12,7 @@ beside its step, and the look-ahead of a delayed run are counted apart.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import subprocess
 import sys
@@ -182,6 +183,7 @@ def best(contenders: dict[str, Callable[[], float]], turns: int) -> dict[str, fl
 
 def measure(size: int, threads: int, turns: int, tokens: int) -> dict[str, float]:
     torch.set_num_threads(threads)
+    gc.collect()  # what was measured before refers to itself, and is large
     plain = {name: OurSide(size, 3, delay=0, **recipe).seconds for name, recipe in OURS.items()}
     delayed = OurSide(size, 3, delay=1)
     seconds = best(

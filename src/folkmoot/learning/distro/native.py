@@ -19,7 +19,7 @@ import torch
 
 from folkmoot.learning.distro import kernels, transform
 from folkmoot.learning.distro.orthogonal import factors, steps
-from folkmoot.learning.distro.packing import SPARE, check_body, pack
+from folkmoot.learning.distro.packing import check_body, pack
 from folkmoot.learning.distro.plan import Group, Plan
 from folkmoot.learning.distro.treatment import NORM, SIGN, Stepping, inverse_rms
 from folkmoot.learning.distro.wire import Floats, Indices, Section, sections
@@ -174,9 +174,7 @@ def apply(
 
 
 def _as_rows(payloads: list[bytes]) -> npt.NDArray[np.uint8]:
-    """A row per payload, and after each the bytes that the bit reader may touch."""
-    raw = np.frombuffer(b"".join(p + SPARE for p in payloads), np.uint8)
-    return raw.reshape(len(payloads), len(payloads[0]) + len(SPARE) if payloads else 0)
+    return np.frombuffer(b"".join(payloads), np.uint8).reshape(len(payloads), -1 if payloads else 0)
 
 
 def _inverse_rms(plan: Plan, raw: npt.NDArray[np.uint8], s: Stepping) -> Floats:

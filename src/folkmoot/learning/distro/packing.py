@@ -17,8 +17,6 @@ from folkmoot.learning.distro.vectors import word
 from folkmoot.learning.distro.wire import Floats, Indices
 from folkmoot.learning.method import Refusal
 
-SPARE = bytes(3)
-
 
 @compiled
 def _put(raw: Any, bit: int, width: int, value: int) -> None:
@@ -33,8 +31,9 @@ def _put(raw: Any, bit: int, width: int, value: int) -> None:
 
 @compiled
 def get(raw: Any, bit: int, width: int) -> Any:
-    """Up to 25 bits; `raw` has SPARE bytes more than are read."""
-    return (word(raw, bit >> 3) >> (bit & 7)) & ((1 << width) - 1)
+    """Up to 25 bits of four bytes or more. Near the end, the last four bytes are read."""
+    at = min(bit >> 3, raw.size - 4)
+    return (word(raw, at) >> (bit - 8 * at)) & ((1 << width) - 1)
 
 
 @compiled
@@ -106,7 +105,7 @@ def _check_group(
 
 def check_body(plan: Plan, payload: bytes) -> Refusal | None:
     """As wire.check_body, which is asked for the sentence when something is wrong."""
-    raw = np.frombuffer(payload + SPARE, np.uint8)
+    raw = np.frombuffer(payload, np.uint8)
     for g, at in zip(plan.groups, wire.sections(plan), strict=True):
         fine = _check_group(
             raw, at.silent, at.indices, at.amplitudes, g.count, g.k, g.index_bits, plan.bits, g.size
