@@ -13,7 +13,7 @@ import numpy as np
 from folkmoot.learning.distro.compiled import compiled
 from folkmoot.learning.distro.evening import even
 from folkmoot.learning.distro.largest import largest
-from folkmoot.learning.distro.packing import get
+from folkmoot.learning.distro.packing import get, get_inside, is_inside
 from folkmoot.learning.distro.transform import (
     copy,
     forward_chunk,
@@ -62,11 +62,14 @@ def _add_signs(
 ) -> None:
     """One or minus one for each entry; signs are read sixteen at a time, indices two."""
     indices += chunk * k * index_bits
+    inside = is_inside(raw, indices + k * index_bits)
     for first in range(0, k, 16):
         code = get(raw, signs + chunk * k + first, 16)
         last = min(first + 16, k)
         for j in range(first, last - 1, 2):
-            two = get(raw, indices + j * index_bits, 2 * index_bits)
+            bit = indices + j * index_bits
+            both = 2 * index_bits
+            two = get_inside(raw, bit, both) if inside else get(raw, bit, both)
             total[two & ((1 << index_bits) - 1)] += np.float32(1 - 2 * (code & 1))
             total[two >> index_bits] += np.float32(1 - (code & 2))
             code >>= 2

@@ -37,6 +37,17 @@ def get(raw: Any, bit: int, width: int) -> Any:
 
 
 @compiled
+def get_inside(raw: Any, bit: int, width: int) -> Any:
+    """The same, a little faster, where four bytes follow."""
+    return (word(raw, bit >> 3) >> (bit & 7)) & ((1 << width) - 1)
+
+
+@compiled
+def is_inside(raw: Any, bit: int) -> bool:
+    return (bit >> 3) + 4 <= raw.size
+
+
+@compiled
 def _pack_group(
     raw: Any, silent: int, indices: int, amplitudes: int, count: int, k: int, index_bits: int,
     bits: int, index: Any, value: Any, coded: Any,
@@ -73,8 +84,10 @@ def _ascending(raw: Any, first: int, index_bits: int, k: int, size: int) -> bool
 
     Looked at to the end in any case: without a way out, a loop is faster."""
     before, wrong = -1, False
+    inside = is_inside(raw, first + k * index_bits)
     for e in range(k):
-        place = get(raw, first + e * index_bits, index_bits)
+        bit = first + e * index_bits
+        place = get_inside(raw, bit, index_bits) if inside else get(raw, bit, index_bits)
         wrong |= place <= before
         before = place
     return not wrong and before < size
