@@ -14,9 +14,9 @@ SHARE = np.float32(1 / 3)
 
 def evened(x, h, w):
     scalars = tuple(np.float32(s) for s in (steps(max(h, w)), *factors(h, w)))
-    room = np.full(2 * min(h, w) ** 2, np.nan, np.float32)  # what was not written must not be read
+    room = np.full(2 * min(h, w) ** 2, 777, np.float32)  # what was not written must not be read
     made, _ = even(
-        x.copy(), np.full(h * w, np.nan, np.float32), h, w, SHARE, scalars, room,
+        x.copy(), np.full(h * w, 777, np.float32), h, w, SHARE, scalars, room,
         np.full((3, 64), -1, np.int64),
     )  # fmt: skip
     return made
@@ -41,6 +41,20 @@ def test_compiled_and_plain_agree(h, w, entries):
     for signs in (True, False):
         x = chunk(entries, h * w, draw, signs)
         np.testing.assert_array_equal(evened(x, h, w), expected(x, h, w))
+
+
+@pytest.mark.parametrize("side", [3, 20, 40, 60])
+@pytest.mark.parametrize("part", [0.1, 0.3, 0.9])
+def test_entries_that_keep_to_some_rows_and_columns_agree(side, part):
+    """Gradients do: low frequencies weigh most. What is empty must be empty in every product."""
+    draw = np.random.default_rng(side)
+    for _ in range(4):
+        x = np.zeros((64, 64), np.float32)
+        rows, columns = (np.sort(draw.choice(64, side, replace=False)) for _ in range(2))
+        x[np.ix_(rows, columns)] = (draw.random((side, side)) < part) * draw.standard_normal(side)
+        np.testing.assert_array_equal(
+            evened(x.reshape(-1), 64, 64), expected(x.reshape(-1), 64, 64)
+        )
 
 
 def test_entries_in_one_row_or_column_agree():

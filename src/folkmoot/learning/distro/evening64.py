@@ -71,7 +71,7 @@ def _square(x: Any, room: Any, to: Any) -> None:
 
 @compiled
 def _gram(x: Any, bits: Any, to: Any) -> Any:
-    """xᵀ x, and which of it is not zero; rows of zeros are left as they were.
+    """xᵀ x, and which of it is not zero.
 
     Returns the largest sum of magnitudes in a row."""
     _turn_bits(bits[ROWS], bits[COLUMNS])
@@ -81,6 +81,8 @@ def _gram(x: Any, bits: Any, to: Any) -> Any:
         among = bits[COLUMNS, j]
         if among != 0:
             bound = max(bound, combine(x, j, among, x, bits[ROWS], to, j * 64, bits[MIXED, j:]))
+        else:
+            to[j * 64 : j * 64 + 64] = np.float32(0)
     return bound
 
 
