@@ -300,9 +300,12 @@ class ModelWriter:
 
     def write(self, name: str, start: int, values: Array) -> None:
         position, view = self._placed(name, start, values)
-        self._pwrite(view, position)
+        self._put(view, position)
         with self._lock:
             self._left -= len(view)
+
+    def _put(self, view: memoryview, position: int) -> None:
+        self._pwrite(view, position)
 
     def write_all(self, arrays: Mapping[str, Array]) -> None:
         for name, meta in self.layout.items():

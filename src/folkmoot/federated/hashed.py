@@ -71,16 +71,10 @@ class HashedWriter(ModelWriter):
         self._hasher, self._hashed = blake3(), 0
         self._hashing = threading.Lock()
         try:
-            self._collect(memoryview(encode_header(self.layout)), 0)
+            self._put(memoryview(encode_header(self.layout)), 0)
         except OSError:
             self.abort()
             raise
-
-    def write(self, name: str, start: int, values: Array) -> None:
-        position, view = self._placed(name, start, values)
-        self._collect(view, position)
-        with self._lock:
-            self._left -= len(view)
 
     def digest(self) -> bytes:
         """BLAKE3 of the whole body, once all of it is written."""
@@ -90,7 +84,7 @@ class HashedWriter(ModelWriter):
         digest: bytes = self._hasher.digest()
         return digest
 
-    def _collect(self, view: memoryview, position: int) -> None:
+    def _put(self, view: memoryview, position: int) -> None:
         done = 0
         while done < len(view):
             index, inside = divmod(position + done, self._piece)
