@@ -53,7 +53,7 @@ def up(folder: Path) -> subprocess.Popen[str]:
 @pytest.mark.faults
 def test_ctrl_c_of_up_stops_everything_and_up_goes_on_from_there(tmp_path: Path) -> None:
     # Long enough not to be over when Ctrl-C comes, a moment after the first loss is shown.
-    write_config(tmp_path, clients=2, steps=200, rounds=100)
+    write_config(tmp_path, clients=2, steps=1000, rounds=500)
     running = up(tmp_path)
     assert running.stdout is not None
     early = []
@@ -72,7 +72,7 @@ def test_ctrl_c_of_up_stops_everything_and_up_goes_on_from_there(tmp_path: Path)
     again = up(tmp_path)
     said = again.communicate(timeout=PATIENCE)[0]
     assert again.returncode == 0, said
-    assert "Finished at step 200 of 200" in said
+    assert "Finished at step 1000 of 1000" in said
 
 
 @pytest.mark.faults
