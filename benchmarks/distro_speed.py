@@ -66,7 +66,8 @@ class OurSide:
         self.beside: dict[str, float] = {}
         self._time("preparing", self.method.flat, "clear_grads")
         self._time("preparing", self.method, "_clipping")
-        self._time("looking ahead", self.method, "_look_ahead")
+        for part in ("_keep", "_look_ahead", "_come_back"):
+            self._time("looking ahead", self.method, part)
         self.grads = torch.randn_like(self.method.flat.grads)
         self.others = [self._payload() for _ in range(peers - 1)]
         self.before = [self._contribution() for _ in range(self.method.delay)]

@@ -8,8 +8,6 @@ module afterwards would detach it, which `refresh` notices.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -44,20 +42,6 @@ class FlatParameters:
     def _cut(self, flat: torch.Tensor) -> list[torch.Tensor]:
         pieces = torch.split(flat, [p.numel() for p in self.parameters])
         return [x.view(p.shape) for x, p in zip(pieces, self.parameters, strict=True)]
-
-    @contextmanager
-    def standing_at(self, other: torch.Tensor) -> Iterator[None]:
-        """The module computes with these weights meanwhile; its own stay as they are."""
-        homes = [p.data for p in self.parameters]
-        self._move(self._cut(other))
-        try:
-            yield
-        finally:
-            self._move(homes)
-
-    def _move(self, homes: list[torch.Tensor]) -> None:
-        for p, home in zip(self.parameters, homes, strict=True):
-            p.data = home
 
     def clear_grads(self) -> None:
         """Zero gradients, placed so that backward adds into the flat buffer."""

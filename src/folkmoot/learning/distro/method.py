@@ -11,7 +11,7 @@ its round was lost; it goes back into m, aged as if it had stayed there.
 Look-ahead: while own contributions are in flight the gradient is taken where the weights are
 expected to be when it is applied: one step per round in flight, along m and what is in flight, made
 orthogonal where the treatment does so and else its sign.
-Weights are restored from a copy, so every bit returns, whatever happens in between.
+Meanwhile three bytes of every weight are kept (kept.py), so every bit returns.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import torch
 
 from folkmoot.core.recipe import Distro, validated
 from folkmoot.learning.distro import pure, wire
+from folkmoot.learning.distro.kept import Kept, room_for
 from folkmoot.learning.distro.plan import make_plan
 from folkmoot.learning.distro.treatment import ORTHOGONAL, SIGN, stepping
 from folkmoot.learning.distro.wire import Floats, Indices
@@ -65,7 +66,7 @@ class DistroMethod:
         self.second = torch.zeros_like(self.flat.weights) if adam else None
         self.applied = 0
         self.in_flight: list[InFlight] = []
-        self._there: torch.Tensor | None = None
+        self._kept: Kept | None = None
         self._along = ORTHOGONAL if recipe.treatment == "orthogonal" else SIGN
 
     @property
@@ -104,19 +105,26 @@ class DistroMethod:
         if self.delay == 0 or distance == 0.0:
             yield
             return
-        with self.flat.standing_at(self._look_ahead(distance)):
+        kept = self._keep()
+        try:
+            self._look_ahead(distance)
             yield
+        finally:
+            self._come_back(kept)
 
-    def _look_ahead(self, distance: float) -> torch.Tensor:
-        weights = self.flat.weights
-        self._there = torch.empty_like(weights) if self._there is None else self._there
+    def _keep(self) -> Kept:
+        self._kept = room_for(self.flat.weights) if self._kept is None else self._kept
+        self.kernels.keep(self.flat.weights, self._kept)
+        return self._kept
+
+    def _come_back(self, kept: Kept) -> None:
+        self.kernels.give_back(self.flat.weights, kept)
+
+    def _look_ahead(self, distance: float) -> None:
+        entries = [(f.index, f.value) for f in self.in_flight]
         self.kernels.look_ahead(
-            self.plan, weights, self._there, self.momentum, self._entries(), distance, self._along
+            self.plan, self.flat.weights, self.momentum, entries, distance, self._along
         )
-        return self._there
-
-    def _entries(self) -> list[tuple[Indices, Floats]]:
-        return [(f.index, f.value) for f in self.in_flight]
 
     def apply(self, payloads: Sequence[bytes], step: int, lr: float) -> None:
         self.flat.refresh()

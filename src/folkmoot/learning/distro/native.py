@@ -18,13 +18,23 @@ import numpy.typing as npt
 import torch
 
 from folkmoot.learning.distro import kernels, transform
+from folkmoot.learning.distro.kept import LOW, Kept
 from folkmoot.learning.distro.orthogonal import factors, steps
 from folkmoot.learning.distro.packing import check_body, pack
 from folkmoot.learning.distro.plan import Group, Plan
 from folkmoot.learning.distro.treatment import NORM, SIGN, Stepping, inverse_rms
 from folkmoot.learning.distro.wire import Floats, Indices, Section, sections
 
-__all__ = ["apply", "check_body", "compress", "look_ahead", "pack", "put_back"]
+__all__ = [
+    "apply",
+    "check_body",
+    "compress",
+    "give_back",
+    "keep",
+    "look_ahead",
+    "pack",
+    "put_back",
+]
 
 _SHARES, _LEAST = 8, 1 << 18
 """A thread takes so many batches, of at least so many values: a call costs as much as some
@@ -128,13 +138,12 @@ def put_back(
 def look_ahead(
     plan: Plan,
     weights: torch.Tensor,
-    there: torch.Tensor,
     momentum: torch.Tensor,
     in_flight: list[tuple[Indices, Floats]],
     distance: float,
     treatment: int = SIGN,
 ) -> None:
-    kept, here, moved = momentum.numpy(), weights.numpy(), there.numpy()
+    kept, moved = momentum.numpy(), weights.numpy()
     one, no_payloads = np.float32(1), _as_rows([])
 
     def work(b: Batch) -> None:
@@ -143,10 +152,26 @@ def look_ahead(
         kernels.descend(
             *b.shape, *b.where, b.g.k, b.first, b.values(kept), index, value,
             no_payloads, b.layout, one, treatment, _NOTHING, _NOTHING, (one, one, one, one),
-            b.evening, here, moved, one, np.float32(distance),
+            b.evening, moved, one, np.float32(distance), LOW,
         )  # fmt: skip
 
     _each(plan, work)
+
+
+def keep(weights: torch.Tensor, kept: Kept) -> None:
+    _flat(kernels.keep, weights, kept)
+
+
+def give_back(weights: torch.Tensor, kept: Kept) -> None:
+    _flat(kernels.give_back, weights, kept)
+
+
+def _flat(work: Callable[..., None], weights: torch.Tensor, kept: Kept) -> None:
+    threads = torch.get_num_threads()
+    pieces = [
+        torch.tensor_split(x, threads) for x in (weights.view(torch.int32), kept.high, kept.middle)
+    ]
+    list(_pool(threads).map(work, *([x.numpy() for x in p] for p in pieces)))
 
 
 def apply(
@@ -167,7 +192,7 @@ def apply(
         kernels.descend(
             *b.shape, *b.where, b.g.k, b.first, _NOTHING, no_index, no_value,
             raw, b.layout, np.float32(s.share), s.treatment, b.values(moments), b.chunks(rms),
-            scalars, b.evening, moved, moved, np.float32(s.keep), np.float32(s.lr),
+            scalars, b.evening, moved, np.float32(s.keep), np.float32(s.lr), 0,
         )  # fmt: skip
 
     _each(plan, work)

@@ -12,6 +12,7 @@ import numpy as np
 
 from folkmoot.learning.distro import wire
 from folkmoot.learning.distro.compiled import compiled
+from folkmoot.learning.distro.eights import in_eights, last_of_rising
 from folkmoot.learning.distro.plan import Plan
 from folkmoot.learning.distro.vectors import word
 from folkmoot.learning.distro.wire import Floats, Indices
@@ -83,6 +84,8 @@ def _ascending(raw: Any, first: int, index_bits: int, k: int, size: int) -> bool
     """Whether k indices, the first at bit `first`, rise and stay below `size`.
 
     Looked at to the end in any case: without a way out, a loop is faster."""
+    if in_eights(raw, index_bits, k, first >> 3):
+        return 0 <= last_of_rising(raw, first >> 3, k) < size
     before, wrong = -1, False
     inside = is_inside(raw, first + k * index_bits)
     for e in range(k):

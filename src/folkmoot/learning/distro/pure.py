@@ -10,6 +10,7 @@ import torch
 
 from folkmoot.learning.distro import wire
 from folkmoot.learning.distro.dct import dct_chunks, idct_chunks
+from folkmoot.learning.distro.kept import LOW, Kept
 from folkmoot.learning.distro.orthogonal import orthogonal
 from folkmoot.learning.distro.plan import Group, Plan, Slot, as_matrices
 from folkmoot.learning.distro.treatment import (
@@ -22,7 +23,16 @@ from folkmoot.learning.distro.treatment import (
 )
 from folkmoot.learning.distro.wire import Floats, Indices, check_body, pack
 
-__all__ = ["apply", "check_body", "compress", "look_ahead", "pack", "put_back"]
+__all__ = [
+    "apply",
+    "check_body",
+    "compress",
+    "give_back",
+    "keep",
+    "look_ahead",
+    "pack",
+    "put_back",
+]
 
 
 def _blocks(flat: torch.Tensor, slot: Slot, group: Group) -> torch.Tensor:
@@ -93,21 +103,36 @@ def put_back(
 def look_ahead(
     plan: Plan,
     weights: torch.Tensor,
-    there: torch.Tensor,
     momentum: torch.Tensor,
     in_flight: list[tuple[Indices, Floats]],
     distance: float,
     treatment: int = SIGN,
 ) -> None:
-    """Fill `there`: the weights moved by −distance along what momentum and flying entries stand
-    for, treated."""
+    """Move the weights by −distance along what momentum and flying entries stand for, treated;
+    their lowest bytes stay."""
     expected = momentum.clone()
     for index, value in in_flight:
         put_back(plan, expected, index, value, 1.0)
     for number, g in enumerate(plan.groups):
         c = _coefficients(expected, g).view(g.count, g.w, g.h)
         u = idct_chunks(orthogonal(c)) if treatment == ORTHOGONAL else torch.sign(idct_chunks(c))
-        scatter(plan, there, number, gather(plan, weights, number) - u * distance)
+        here = gather(plan, weights, number)
+        there = (here - u * distance).view(torch.int32) & ~LOW
+        there |= here.view(torch.int32) & LOW
+        scatter(plan, weights, number, there.view(torch.float32))
+
+
+def keep(weights: torch.Tensor, kept: Kept) -> None:
+    bits = weights.view(torch.int32)
+    kept.high.copy_(bits >> 16)
+    kept.middle.copy_((bits >> 8) & 0xFF)
+
+
+def give_back(weights: torch.Tensor, kept: Kept) -> None:
+    bits = weights.view(torch.int32)
+    bits &= LOW
+    bits |= kept.high.int() << 16
+    bits |= kept.middle.int() << 8
 
 
 def apply(

@@ -143,23 +143,26 @@ def _word(typing: Any, source: Any, at: Any) -> Any:
 word: Any = intrinsic(_word)
 
 
-def _move_row(typing: Any, x: Any, at: Any, target: Any, u: Any, keep: Any, add: Any) -> Any:
-    """64 values of `target` from `at` on ← those of x times `keep`, plus u times `add`."""
+def _move_row(typing: Any, x: Any, at: Any, u: Any, keep: Any, add: Any, stay: Any) -> Any:
+    """64 values of x from `at` on ← themselves times `keep`, plus u times `add`; the bits that are
+    set in `stay` keep what they are."""
 
     def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        x, target, u = data_of(context, b, sig, args, (0, 2, 3))
-        keep, add, start = spread(b, args[4]), spread(b, args[5]), ir.Constant(args[1].type, 0)
-        moved = []
+        x, u = data_of(context, b, sig, args, (0, 2))
+        keep, add, start = spread(b, args[3]), spread(b, args[4]), ir.Constant(args[1].type, 0)
+        stay = spread(b, args[5], WHOLE)
         for c in COLUMNS:
-            here = b.fmul(b.load(address(b, x, args[1], c), align=4), keep)
+            place = address(b, x, args[1], c)
+            here = b.load(place, align=4)
             by = b.fmul(b.load(address(b, u, start, c), align=4), add)
-            moved.append(b.fadd(here, by))
-        for c, made in zip(COLUMNS, moved, strict=True):
-            b.store(made, address(b, target, args[1], c), align=4)
+            moved = b.fadd(b.fmul(here, keep), by)
+            changes = b.xor(*(b.bitcast(v, WHOLE) for v in (here, moved)))
+            made = b.xor(b.bitcast(moved, WHOLE), b.and_(changes, stay))
+            b.store(b.bitcast(made, VECTOR), place, align=4)
         return context.get_dummy_value()
 
     whole, single = types.intp, types.float32
-    return types.void(x, whole, target, u, single, single), codegen
+    return types.void(x, whole, u, single, single, types.int32), codegen
 
 
 move_row: Any = intrinsic(_move_row)
