@@ -24,7 +24,7 @@ with `apply` left out for the first `delay` rounds, and called once more for eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -35,6 +35,10 @@ from folkmoot.core.recipe import Dense, DiLoCo, Distro, Recipe, SparseLoCo
 Closure = Callable[[int], float]
 """Runs forward and backward for the i-th local step, *adds* gradients to each parameter's `.grad`
 and returns the loss. The method clears the gradients before each call. A cancelled round raises."""
+
+
+Each = Callable[[Callable[[bytes], "Refusal | None"], Sequence[bytes]], Iterable["Refusal | None"]]
+"""How a check is made of every payload: `map`, or the like of it with threads."""
 
 
 class Contribution(msgspec.Struct, frozen=True):
@@ -89,10 +93,10 @@ class Method(Protocol):
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None: ...
 
 
-def refuse_bad(method: Method, payloads: Sequence[bytes]) -> None:
+def refuse_bad(method: Method, payloads: Sequence[bytes], each: Each = map) -> None:
     """Raise RefusedPayload for the first payload that `method` would not take."""
-    for position, payload in enumerate(payloads):
-        if (refusal := method.check(payload)) is not None:
+    for position, refusal in enumerate(each(method.check, payloads)):
+        if refusal is not None:
             raise RefusedPayload(position, refusal)
 
 

@@ -16,10 +16,14 @@ from folkmoot.learning.distro.orthogonal import FIRST, GRID, LEAST, MOST, SECOND
 from folkmoot.learning.distro.sums import (
     combine,
     even_row,
+    mix_8,
+    mix_16,
     mix_row,
     pair_rows,
     round_row,
-    square_block,
+    square_8,
+    square_16,
+    weight_of_row,
 )
 from folkmoot.learning.distro.vectors import turn8
 
@@ -56,17 +60,20 @@ def _turn_bits(x: Any, y: Any) -> None:
 
 
 @compiled
-def _square(x: Any, room: Any, to: Any) -> None:
-    """xᵀ x in integers of 16 bits; what lies left of the diagonal is copied."""
+def _pair(x: Any, scale: Any, room: Any) -> Any:
+    """x, times `scale` and rounded, as integers of 16 bits: two rows at a time."""
     pairs = room.view(np.int32)
     for i in range(0, 64, 2):
-        pair_rows(x, i * 64, pairs, i * 32)
-    for j in range(0, 64, 16):
-        for i in range(0, j + 16, 4):
-            square_block(pairs, i, j, to)
-    for i in range(16, 64, 8):
-        for j in range(0, i // 16 * 16, 8):
-            turn8(to, j * 64 + i, to, i * 64 + j)
+        pair_rows(x, i * 64, scale, pairs, i * 32)
+    return pairs
+
+
+@compiled
+def _mirror(x: Any) -> None:
+    """What lies left of the diagonal, in blocks of eight, from what lies right of it."""
+    for i in range(8, 64, 8):
+        for j in range(0, i, 8):
+            turn8(x, j * 64 + i, x, i * 64 + j)
 
 
 @compiled
@@ -88,31 +95,50 @@ def _gram(x: Any, bits: Any, to: Any) -> Any:
 
 @compiled
 def _full_gram(x: Any, room: Any, bits: Any, to: Any) -> Any:
-    _square(x, room, to)
+    pairs = _pair(x, _ONE, room)
+    for j in range(0, 64, 16):
+        for i in range(0, j + 8, 4):
+            square_16(pairs, i, j, to)
+        for i in range(j + 8, j + 16, 4):
+            square_8(pairs, i, j + 8, to)
+    _mirror(to)
+    bits[MIXED] = -1
     bound = np.int32(1)
     for j in range(64):
-        bits[MIXED, j] = -1
-        total = np.int32(0)
-        for value in to[j * 64 : j * 64 + 64]:
-            total += np.int32(abs(value))
-        bound = max(bound, total)
+        bound = max(bound, weight_of_row(to, j * 64))
     return bound
 
 
 @compiled
-def _mix(gram: Any, bits: Any, room: Any, to: Any) -> None:
-    """to = FIRST · gram + SECOND · gram · gram, rounded; gram equals its transpose."""
-    total = 0
+def _mix(gram: Any, bits: Any, scale: Any, to: Any) -> None:
+    """to = FIRST · A + SECOND · A · A, rounded, where A is gram times `scale`, rounded.
+
+    gram equals its transpose, and may be changed."""
     for j in range(64):
-        total += count(bits[j])
-    if total > _FULL:
-        _square(gram, room, to)
-        for i in range(4096):
-            to[i] = np.rint(gram[i] * _FIRST + to[i] * _SECOND)
-        return
+        if bits[j] != 0:
+            round_row(gram, j * 64, _ONE, scale)
     for j in range(64):
         if bits[j] != 0:
             mix_row(gram, j * 64, bits[j], gram, _FIRST, _SECOND, to)
+
+
+@compiled
+def _full_mix(gram: Any, scale: Any, room: Any, to: Any) -> None:
+    pairs = _pair(gram, scale, room)
+    for j in range(0, 64, 16):
+        for i in range(0, j + 8, 4):
+            mix_16(pairs, i, j, gram, scale, _FIRST, _SECOND, to)
+        for i in range(j + 8, j + 16, 4):
+            mix_8(pairs, i, j + 8, gram, scale, _FIRST, _SECOND, to)
+    _mirror(to)
+
+
+@compiled
+def _entries(bits: Any) -> Any:
+    total = 0
+    for i in range(64):
+        total += count(bits[i])
+    return total
 
 
 @compiled
@@ -123,17 +149,15 @@ def even64(x: Any, spare: Any, share: Any, scalars: Any, gram: Any, mixed: Any, 
     if not _LEAST < largest < _MOST:
         x[:] = np.float32(0)
         return
-    entries = 0
     for i in range(64):
         bits[ROWS, i] = round_row(x, i * 64, share, steps / largest)
-        entries += count(bits[ROWS, i])
-    bound = np.float64(
-        _full_gram(x, spare, bits, gram) if entries > _FULL else _gram(x, bits, gram)
-    )
-    for j in range(64):
-        if bits[MIXED, j] != 0:
-            round_row(gram, j * 64, _ONE, np.float32(_GRID / bound))
-    _mix(gram, bits[MIXED], spare, mixed)
+    full = _entries(bits[ROWS]) > _FULL
+    bound = np.float64(_full_gram(x, spare, bits, gram) if full else _gram(x, bits, gram))
+    scale = np.float32(_GRID / bound)
+    if _entries(bits[MIXED]) > _FULL:
+        _full_mix(gram, scale, spare, mixed)
+    else:
+        _mix(gram, bits[MIXED], scale, mixed)
     scale = np.float32(_GRID / np.sqrt(bound))
     for i in range(64):
         even_row(x, i * 64, bits[ROWS, i], mixed, scale, own, other)

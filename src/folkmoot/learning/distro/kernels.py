@@ -82,22 +82,15 @@ def _add_signs(
 
 
 @compiled
-def _add_eights(raw: Any, at: int, signs: int, places: Any, ones: Any, total: Any) -> None:
-    """The same, eight at a time."""
-    for j in range(0, places.size, 8):
-        entries8(raw, at + (j * 3 >> 1), signs + (j >> 3), places, ones, j)
-    for j in range(places.size):
-        total[places[j]] += ones[j]
-
-
-@compiled
 def _add_payloads(
     payloads: Any, layout: Any, k: int, chunk: int, places: Any, ones: Any, total: Any
 ) -> None:
     """Add what every payload says about one chunk, in the order of the payloads.
 
-    `places` and `ones` have room for k entries."""
+    Entries are first read into `places` and `ones`, which have room for all, where that can be done
+    eight at a time: one and minus one sum to the same in any order."""
     silent, indices, amplitudes, bits, index_bits = layout
+    known = 0
     for p in range(payloads.shape[0]):
         raw = payloads[p]
         fetch(raw, indices + ((chunk + 4) * k * index_bits >> 3))  # too many rows to be foreseen
@@ -105,7 +98,10 @@ def _add_payloads(
             continue
         at = indices + (chunk * k * index_bits >> 3)
         if bits == 1 and in_eights(raw, index_bits, k, at):
-            _add_eights(raw, at, amplitudes + (chunk * k >> 3), places, ones, total)
+            signs = amplitudes + (chunk * k >> 3)
+            for j in range(0, k, 8):
+                entries8(raw, at + (j * 3 >> 1), signs + (j >> 3), places, ones, known + j)
+            known += k
             continue
         if bits == 1 and 0 < index_bits <= 12:
             _add_signs(raw, indices * 8, amplitudes * 8, index_bits, k, chunk, total)
@@ -118,6 +114,8 @@ def _add_payloads(
                 total[place] += np.float32(1 - 2 * code)
             else:
                 total[place] += single(np.int32(code << 16))
+    for e in range(known):
+        total[places[e]] += ones[e]
 
 
 @compiled
@@ -126,7 +124,8 @@ def squares(
 ) -> None:
     """Per chunk, the sum of squares of the payloads' mean, from the first to the last."""
     total = np.empty(size, np.float32)
-    places, ones = np.empty(k, np.uint16), np.empty(k, np.float32)
+    said = payloads.shape[0] * k
+    places, ones = np.empty(said, np.uint16), np.empty(said, np.float32)
     for chunk in range(out.size):
         total[:] = np.float32(0)
         _add_payloads(payloads, layout, k, first + chunk, places, ones, total)
@@ -195,7 +194,8 @@ def descend(
     Rows of `index` and `value` hold a contribution's entries for these chunks."""
     size = h * w
     a, b = np.empty(size, np.float32), np.empty(size, np.float32)
-    places, ones = np.empty(k, np.uint16), np.empty(k, np.float32)
+    said = payloads.shape[0] * k
+    places, ones = np.empty(said, np.uint16), np.empty(said, np.float32)
     side = min(h, w) if treatment == ORTHOGONAL else 0
     room, bits = np.empty(2 * side * side, np.float32), np.empty((3, 64), np.int64)
     for chunk in range(offset.size):

@@ -128,7 +128,7 @@ class DistroMethod:
 
     def apply(self, payloads: Sequence[bytes], step: int, lr: float) -> None:
         self.flat.refresh()
-        refuse_bad(self, payloads)
+        refuse_bad(self, payloads, self.kernels.each)
         self._return_lost([f for f in self.in_flight if f.step <= step], payloads)
         if payloads:
             self.applied += 1

@@ -7,10 +7,10 @@ Kernels run without the interpreter lock; numba compiles them at first use and k
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -29,6 +29,7 @@ __all__ = [
     "apply",
     "check_body",
     "compress",
+    "each",
     "give_back",
     "keep",
     "look_ahead",
@@ -40,6 +41,8 @@ _SHARES, _LEAST = 8, 1 << 18
 """A thread takes so many batches, of at least so many values: a call costs as much as some
 thousands of values, and threads should end together."""
 _NOTHING = np.zeros(0, np.float32)
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -96,14 +99,15 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="distro")
 
 
+def each(work: Callable[[T], R], things: Sequence[T]) -> Iterable[R]:
+    """As `map`, in as many threads as torch may use."""
+    threads = torch.get_num_threads()
+    return map(work, things) if threads == 1 else _pool(threads).map(work, things)
+
+
 def _each(plan: Plan, work: Callable[[Batch], None]) -> None:
     """Call work(batch) for every batch; return when all ended."""
-    threads = torch.get_num_threads()
-    if threads == 1:
-        for batch in _batches(plan, 1):
-            work(batch)
-    else:
-        list(_pool(threads).map(work, _batches(plan, threads)))
+    list(each(work, _batches(plan, torch.get_num_threads())))
 
 
 def compress(
@@ -168,10 +172,9 @@ def give_back(weights: torch.Tensor, kept: Kept) -> None:
 
 def _flat(work: Callable[..., None], weights: torch.Tensor, kept: Kept) -> None:
     threads = torch.get_num_threads()
-    pieces = [
-        torch.tensor_split(x, threads) for x in (weights.view(torch.int32), kept.high, kept.middle)
-    ]
-    list(_pool(threads).map(work, *([x.numpy() for x in p] for p in pieces)))
+    parts = (weights.view(torch.int32), kept.high, kept.middle)
+    pieces = zip(*(torch.tensor_split(x, threads) for x in parts), strict=True)
+    list(each(lambda piece: work(*(x.numpy() for x in piece)), list(pieces)))
 
 
 def apply(

@@ -102,7 +102,7 @@ def _check_group(
     bits: int, size: int,
 ) -> bool:  # fmt: skip
     for chunk in range(count):
-        quiet = get(raw, silent * 8 + chunk, 1) == 1
+        quiet = (raw[silent + (chunk >> 3)] >> (chunk & 7)) & 1
         if bits == 1 and index_bits and not quiet:
             if not _ascending(raw, indices * 8 + chunk * k * index_bits, index_bits, k, size):
                 return False

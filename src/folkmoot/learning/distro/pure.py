@@ -27,12 +27,17 @@ __all__ = [
     "apply",
     "check_body",
     "compress",
+    "each",
     "give_back",
     "keep",
     "look_ahead",
     "pack",
     "put_back",
 ]
+
+
+each = map
+"""torch has its own threads."""
 
 
 def _blocks(flat: torch.Tensor, slot: Slot, group: Group) -> torch.Tensor:

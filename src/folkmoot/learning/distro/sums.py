@@ -4,7 +4,7 @@ products may be fused with additions, and what is zero left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -60,6 +60,16 @@ def _magnitude(b: Any, x: Any) -> Any:
     return b.call(magnitude, [x, ir.Constant(flag, 0)])
 
 
+def _magnitudes(b: Any, values: list[Any]) -> Any:
+    """The sum of the magnitudes of integers."""
+    total = ir.Constant(WHOLE, [0] * LANES)
+    for x in values:
+        total = b.add(total, _magnitude(b, b.fptosi(x, WHOLE)))
+    kind = ir.FunctionType(ir.IntType(32), [WHOLE])
+    add = b.module.declare_intrinsic("llvm.vector.reduce.add.v8i32", (), kind)
+    return b.call(add, [total])
+
+
 def _rounded(b: Any, x: Any) -> Any:
     rint = b.module.declare_intrinsic("llvm.rint.v8f32", (), ir.FunctionType(VECTOR, [VECTOR]))
     return b.call(rint, [x])
@@ -84,13 +94,9 @@ def _combine(
 
         sums, among = _sums(b, weight, args[2], rows, others)
         b.store(among, which)
-        total = ir.Constant(WHOLE, [0] * LANES)
         for c, x in zip(COLUMNS, sums, strict=True):
             b.store(x, address(b, target, args[6], c), align=4)
-            total = b.add(total, _magnitude(b, b.fptosi(x, WHOLE)))
-        kind = ir.FunctionType(ir.IntType(32), [WHOLE])
-        add = b.module.declare_intrinsic("llvm.vector.reduce.add.v8i32", (), kind)
-        return b.call(add, [total])
+        return _magnitudes(b, sums)
 
     whole = types.intp
     kinds = (weights, whole, types.int64, rows, others, target, whole, which)
@@ -179,23 +185,38 @@ def _round_row(typing: Any, x: Any, at: Any, share: Any, scale: Any) -> Any:
 round_row: Any = intrinsic(_round_row)
 
 
-def _pair_rows(typing: Any, x: Any, at: Any, pairs: Any, to: Any) -> Any:
-    """Two rows of 64 integers, from x[at] on, as 64 int32 from pairs[to] on: the low half of each
-    is a value of the first row, the high half that of the second. They fit 16 bits."""
+def _weight_of_row(typing: Any, x: Any, at: Any) -> Any:
+    """The sum of the magnitudes of 64 integers from x[at] on."""
 
     def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        x, pairs = data_of(context, b, sig, args, (0, 2))
+        (data,) = data_of(context, b, sig, args, (0,))
+        values = [b.load(address(b, data, args[1], c), align=4) for c in COLUMNS]
+        return _magnitudes(b, values)
+
+    return types.int32(x, types.intp), codegen
+
+
+weight_of_row: Any = intrinsic(_weight_of_row)
+
+
+def _pair_rows(typing: Any, x: Any, at: Any, scale: Any, pairs: Any, to: Any) -> Any:
+    """Two rows of 64, from x[at] on, times `scale` and rounded, as 64 int32 from pairs[to] on: the
+    low half of each is a value of the first row, the high half that of the second. They fit 16
+    bits."""
+
+    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        x, pairs = data_of(context, b, sig, args, (0, 3))
+        scale = spread(b, args[2])
         low, half = (ir.Constant(WHOLE, [v] * LANES) for v in (0xFFFF, 16))
         for c in COLUMNS:
-            one, two = (
-                b.fptosi(b.load(address(b, x, args[1], c + by), align=4), WHOLE) for by in (0, N)
-            )
+            rows = (b.load(address(b, x, args[1], c + by), align=4) for by in (0, N))
+            one, two = (b.fptosi(_rounded(b, b.fmul(row, scale)), WHOLE) for row in rows)
             both = b.or_(b.and_(one, low), b.shl(two, half))
-            place = b.bitcast(address(b, pairs, args[3], c), WHOLE.as_pointer())
+            place = b.bitcast(address(b, pairs, args[4], c), WHOLE.as_pointer())
             b.store(both, place, align=4)
         return context.get_dummy_value()
 
-    return types.void(x, types.intp, pairs, types.intp), codegen
+    return types.void(x, types.intp, types.float32, pairs, types.intp), codegen
 
 
 pair_rows: Any = intrinsic(_pair_rows)
@@ -213,42 +234,78 @@ def _times_pairs(b: Any, x: Any, y: Any) -> Any:
     return b.add(*(b.shuffle_vector(product, product, which) for which in (even, odd)))
 
 
-def _square_block(typing: Any, pairs: Any, i: Any, j: Any, target: Any) -> Any:
-    """Columns i … i + 3 times columns j … j + 15 of 32 rows of 64 pairs, to these rows and columns
-    of `target`, which has rows of 64."""
-
-    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        pairs, target = data_of(context, b, sig, args, (0, 3))
-        i, j = args[1], args[2]
-        before, loop, after = b.block, b.append_basic_block("each"), b.append_basic_block("done")
-        start, end = ir.Constant(i.type, 0), ir.Constant(i.type, N * N // 2)
-        b.branch(loop)
-        b.position_at_end(loop)
-        at, totals = b.phi(i.type), [[b.phi(WHOLE) for _ in range(2)] for _ in range(4)]
-        column = b.add(at, j)
-        values = [
-            b.load(b.bitcast(address(b, pairs, column, c), WHOLE.as_pointer()), align=4)
-            for c in (0, LANES)
-        ]
-        then = b.add(at, ir.Constant(i.type, N))
-        for row, sums in enumerate(totals):
-            place = b.add(at, b.add(i, ir.Constant(i.type, row)))
-            factor = spread(b, b.load(b.gep(pairs, [place])), WHOLE)
-            for phi, value in zip(sums, values, strict=True):
-                phi.add_incoming(ir.Constant(WHOLE, [0] * LANES), before)
-                phi.add_incoming(b.add(phi, _times_pairs(b, factor, value)), loop)
-        at.add_incoming(start, before)
-        at.add_incoming(then, loop)
-        made = [[phi.incomings[1][0] for phi in sums] for sums in totals]
-        b.cbranch(b.icmp_signed("<", then, end), loop, after)
-        b.position_at_end(after)
-        for row, sums in enumerate(made):
-            place = b.add(j, b.mul(b.add(i, ir.Constant(i.type, row)), ir.Constant(i.type, N)))
-            for c, x in zip((0, LANES), sums, strict=True):
-                b.store(b.sitofp(x, VECTOR), address(b, target, place, c), align=4)
-        return context.get_dummy_value()
-
-    return types.void(pairs, types.intp, types.intp, target), codegen
+def _block(b: Any, pairs: Any, i: Any, j: Any, width: int) -> Iterator[tuple[Any, Any]]:
+    """Columns i … i + 3 times `width` columns from j on of 32 rows of 64 pairs: where eight sums
+    belong in a matrix with rows of 64, and the sums, as float32."""
+    columns = range(0, width, LANES)
+    before, loop, after = b.block, b.append_basic_block("each"), b.append_basic_block("done")
+    start, end = ir.Constant(i.type, 0), ir.Constant(i.type, N * N // 2)
+    b.branch(loop)
+    b.position_at_end(loop)
+    at, totals = b.phi(i.type), [[b.phi(WHOLE) for _ in columns] for _ in range(4)]
+    column = b.add(at, j)
+    values = [
+        b.load(b.bitcast(address(b, pairs, column, c), WHOLE.as_pointer()), align=4)
+        for c in columns
+    ]
+    then = b.add(at, ir.Constant(i.type, N))
+    for row, sums in enumerate(totals):
+        place = b.add(at, b.add(i, ir.Constant(i.type, row)))
+        factor = spread(b, b.load(b.gep(pairs, [place])), WHOLE)
+        for phi, value in zip(sums, values, strict=True):
+            phi.add_incoming(ir.Constant(WHOLE, [0] * LANES), before)
+            phi.add_incoming(b.add(phi, _times_pairs(b, factor, value)), loop)
+    at.add_incoming(start, before)
+    at.add_incoming(then, loop)
+    made = [[phi.incomings[1][0] for phi in sums] for sums in totals]
+    b.cbranch(b.icmp_signed("<", then, end), loop, after)
+    b.position_at_end(after)
+    for row, sums in enumerate(made):
+        for c, x in zip(columns, sums, strict=True):
+            place = b.mul(b.add(i, ir.Constant(i.type, row)), ir.Constant(i.type, N))
+            yield b.add(b.add(place, j), ir.Constant(i.type, c)), b.sitofp(x, VECTOR)
 
 
-square_block: Any = intrinsic(_square_block)
+def _square_block(width: int) -> Any:
+    def declare(typing: Any, pairs: Any, i: Any, j: Any, target: Any) -> Any:
+        """Columns i … i + 3 times `width` columns from j on of 32 rows of 64 pairs, to these rows
+        and columns of `target`, which has rows of 64."""
+
+        def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
+            pairs, target = data_of(context, b, sig, args, (0, 3))
+            for place, x in _block(b, pairs, args[1], args[2], width):
+                b.store(x, address(b, target, place, 0), align=4)
+            return context.get_dummy_value()
+
+        return types.void(pairs, types.intp, types.intp, target), codegen
+
+    return intrinsic(declare)
+
+
+square_16, square_8 = _square_block(16), _square_block(8)
+
+
+def _mix_block(width: int) -> Any:
+    def declare(
+        typing: Any, pairs: Any, i: Any, j: Any, x: Any, scale: Any, own: Any, other: Any,
+        target: Any,
+    ) -> Any:  # fmt: skip
+        """The same, times `other`, plus these rows and columns of x, times `scale` and rounded,
+        times `own`; rounded."""
+
+        def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
+            pairs, x, target = data_of(context, b, sig, args, (0, 3, 7))
+            scale, own, other = (spread(b, args[n]) for n in (4, 5, 6))
+            for place, total in _block(b, pairs, args[1], args[2], width):
+                here = _rounded(b, b.fmul(b.load(address(b, x, place, 0), align=4), scale))
+                made = _rounded(b, b.fadd(b.fmul(here, own), b.fmul(total, other)))
+                b.store(made, address(b, target, place, 0), align=4)
+            return context.get_dummy_value()
+
+        whole, single = types.intp, types.float32
+        return types.void(pairs, whole, whole, x, single, single, single, target), codegen
+
+    return intrinsic(declare)
+
+
+mix_16, mix_8 = _mix_block(16), _mix_block(8)
