@@ -274,7 +274,7 @@ def main() -> None:
         print(peak_copies(size, Distro(delay=delay)))
         return
     for size in [10] if options.quick else map(int, options.sizes.split(",")):
-        turns = 3 if options.quick else 15 if size == 10 else 6
+        turns = 3 if options.quick else 40 if size == 10 else 12
         tokens = 4096 if size == 10 else 1024
         for threads in map(int, options.threads.split(",")):
             report(size, threads, measure(size, threads, turns, tokens), tokens)
