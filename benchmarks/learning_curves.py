@@ -3,8 +3,9 @@
 Four clients, in one process, train our GPT on the source of Python's standard library; files held
 out are scored. Every method sees the same tokens in the same order from the same first weights, and
 the same shape of learning rate: warm-up, then a cosine to zero. Its height is tuned by one rule for
-all: from a first guess, double or halve until both neighbours are worse (first seed). Every payload
-goes through the method's real wire format, and all clients must end with the same bits.
+all: from a first guess, double or halve until both neighbours are worse (first seed); then the best
+of that and those halfway to either (mean of three seeds). Every payload goes through the method's
+real wire format, and all clients must end with the same bits.
 
     python benchmarks/learning_curves.py              # continues where it was stopped
     python benchmarks/learning_curves.py --quick      # a few minutes: one seed, no tuning
@@ -22,6 +23,7 @@ import sysconfig
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -56,7 +58,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """Sequences per local step."""
     missing: float = 0.0
     lr_of: str = ""
-    """Take the learning rate tuned for this row."""
+    """The first guess is the learning rate tuned for this row."""
 
 
 LOCAL = {"local_steps": 16, "weight_decay": 0.1}
@@ -243,21 +245,22 @@ class Record:
 
 
 def tuned(row: Row, record: Record) -> float:
-    """The learning rate whose double and half are both worse, on the first seed."""
-    if row.lr_of:
-        return tuned(next(r for r in ROWS if r.name == row.lr_of), record)
-    best = row.lr
+    """The best of a learning rate whose double and half are worse, and those halfway to them.
+
+    One seed tells a factor of two apart, but not a factor of its root."""
+    best = tuned(next(r for r in ROWS if r.name == row.lr_of), record) if row.lr_of else row.lr
     for factor in (2.0, 0.5):
         moved = False
         while loss_of(row, best * factor, record) < loss_of(row, best, record):
             best, moved = best * factor, True
         if moved:
             break
-    return best
+    halfway = (best, best * 2**0.5, best * 0.5**0.5)
+    return min(halfway, key=lambda lr: loss_of(row, lr, record, seeds=3))
 
 
-def loss_of(row: Row, lr: float, record: Record) -> float:
-    loss = record.get(row, lr, 0).loss
+def loss_of(row: Row, lr: float, record: Record, seeds: int = 1) -> float:
+    loss = fmean(record.get(row, lr, seed).loss for seed in range(seeds))
     return loss if math.isfinite(loss) else math.inf
 
 

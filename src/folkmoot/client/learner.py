@@ -188,8 +188,8 @@ class Learner:
     def save(self, store: checkpoint.Store, step: int, stopped: Callable[[], bool]) -> str:
         """Store the model, whole; the checkpoint's name.
 
-        May run in another thread as long as the model does not change; once it does, `stopped`
-        must be true. It is asked before every chunk, and after the last one of the model.
+        May run in another thread as long as the model neither trains nor learns; once it does,
+        `stopped` must be true. It is asked before every chunk, and after the last one of the model.
         """
         return checkpoint.save(
             store,

@@ -50,7 +50,7 @@ def test_contributions_look_ahead_and_application_agree(k, bits, threads):
         payloads.append(native.pack(plan, *made[0]))
     for backend, w, m in zip((pure, native), weights, held, strict=True):
         for along in (SIGN, ORTHOGONAL):
-            backend.look_ahead(plan, w, m, flying[1:], single(0.01), along)
+            backend.look_ahead(plan, w, m, single(0.01), along)
         backend.put_back(plan, m, *flying[0], DECAY)
     assert torch.equal(*weights)
     assert torch.equal(*held)

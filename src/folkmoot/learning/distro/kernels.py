@@ -184,14 +184,13 @@ def _step(weights: Any, at: int, u: Any, w: int, keep: Any, lr: Any, stay: int) 
 @compiled
 def descend(
     h: int, w: int, th: Any, tw: Any, offset: Any, stride: Any, k: int, first: int,
-    momentum: Any, index: Any, value: Any, payloads: Any, layout: Any, share: Any,
+    momentum: Any, payloads: Any, layout: Any, share: Any,
     treatment: int, second: Any, inverse_rms: Any, scalars: Any, evening: Any,
     weights: Any, keep: Any, lr: Any, stay: int,
 ) -> None:  # fmt: skip
-    """Invert momentum, entries and payloads together, treat, and step.
+    """Invert momentum and payloads together, treat, and step.
 
-    What plays no part is empty: no momentum, no rows of entries, no payloads, no second moment.
-    Rows of `index` and `value` hold a contribution's entries for these chunks."""
+    What plays no part is empty: no momentum, no payloads, no second moment."""
     size = h * w
     a, b = np.empty(size, np.float32), np.empty(size, np.float32)
     said = payloads.shape[0] * k
@@ -204,9 +203,6 @@ def descend(
             copy(row(momentum, chunk, size), a)
         else:
             a[:] = np.float32(0)
-        for flight in range(index.shape[0]):
-            for e in range(chunk * k, (chunk + 1) * k):
-                a[index[flight, e]] += value[flight, e]
         _add_payloads(payloads, layout, k, first + chunk, places, ones, a)
         if treatment == ORTHOGONAL:
             a, b = even(a, b, w, h, share, evening, room, bits)

@@ -143,7 +143,6 @@ def look_ahead(
     plan: Plan,
     weights: torch.Tensor,
     momentum: torch.Tensor,
-    in_flight: list[tuple[Indices, Floats]],
     distance: float,
     treatment: int = SIGN,
 ) -> None:
@@ -151,10 +150,8 @@ def look_ahead(
     one, no_payloads = np.float32(1), _as_rows([])
 
     def work(b: Batch) -> None:
-        index = np.stack([b.entries(i) for i, _ in in_flight])
-        value = np.stack([b.entries(v) for _, v in in_flight])
         kernels.descend(
-            *b.shape, *b.where, b.g.k, b.first, b.values(kept), index, value,
+            *b.shape, *b.where, b.g.k, b.first, b.values(kept),
             no_payloads, b.layout, one, treatment, _NOTHING, _NOTHING, (one, one, one, one),
             b.evening, moved, one, np.float32(distance), LOW,
         )  # fmt: skip
@@ -189,11 +186,10 @@ def apply(
     moments = _NOTHING if second is None else second.numpy()
     moved = weights.numpy()
     scalars = tuple(np.float32(x) for x in (s.beta2, s.fresh, s.unbias, s.eps))
-    no_index, no_value = np.empty((0, 0), np.int32), np.empty((0, 0), np.float32)
 
     def work(b: Batch) -> None:
         kernels.descend(
-            *b.shape, *b.where, b.g.k, b.first, _NOTHING, no_index, no_value,
+            *b.shape, *b.where, b.g.k, b.first, _NOTHING,
             raw, b.layout, np.float32(s.share), s.treatment, b.values(moments), b.chunks(rms),
             scalars, b.evening, moved, np.float32(s.keep), np.float32(s.lr), 0,
         )  # fmt: skip

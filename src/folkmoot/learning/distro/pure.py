@@ -109,17 +109,13 @@ def look_ahead(
     plan: Plan,
     weights: torch.Tensor,
     momentum: torch.Tensor,
-    in_flight: list[tuple[Indices, Floats]],
     distance: float,
     treatment: int = SIGN,
 ) -> None:
-    """Move the weights by −distance along what momentum and flying entries stand for, treated;
-    their lowest bytes stay."""
-    expected = momentum.clone()
-    for index, value in in_flight:
-        put_back(plan, expected, index, value, 1.0)
+    """Move the weights by −distance along what the momentum stands for, treated; their lowest bytes
+    stay."""
     for number, g in enumerate(plan.groups):
-        c = _coefficients(expected, g).view(g.count, g.w, g.h)
+        c = _coefficients(momentum, g).view(g.count, g.w, g.h)
         u = idct_chunks(orthogonal(c)) if treatment == ORTHOGONAL else torch.sign(idct_chunks(c))
         here = gather(plan, weights, number)
         there = (here - u * distance).view(torch.int32) & ~LOW
