@@ -4,7 +4,7 @@ Four clients, in one process, train our GPT on the source of Python's standard l
 out are scored. Every method sees the same tokens in the same order from the same first weights, and
 the same shape of learning rate: warm-up, then a cosine to zero. Its height is tuned by one rule for
 all: from a first guess, double or halve until both neighbours are worse (first seed); then the best
-of that and those halfway to either (mean of three seeds). Every payload goes through the method's
+of that and those halfway to either (mean of three). Every payload goes through the method's
 real wire format, and all clients must end with the same bits.
 
     python benchmarks/learning_curves.py              # continues where it was stopped
@@ -47,6 +47,7 @@ BATCH = 8
 MODEL = Gpt(layers=2, heads=2, width=64, context=LENGTH)
 HELD_OUT = 256
 POINTS = 6
+TUNING_SEEDS = 3
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -256,7 +257,7 @@ def tuned(row: Row, record: Record) -> float:
         if moved:
             break
     halfway = (best, best * 2**0.5, best * 0.5**0.5)
-    return min(halfway, key=lambda lr: loss_of(row, lr, record, seeds=3))
+    return min(halfway, key=lambda lr: loss_of(row, lr, record, TUNING_SEEDS))
 
 
 def loss_of(row: Row, lr: float, record: Record, seeds: int = 1) -> float:
@@ -301,10 +302,15 @@ def main() -> None:
 
 
 def known_rates(record: Record) -> dict[str, float]:
-    """The best learning rate on file of every row that has been run."""
-    first = [o for o in record.all() if o.seed == 0]
-    names = {o.row for o in first}
-    return {n: min((o for o in first if o.row == n), key=lambda o: o.loss).lr for n in names}
+    """Of every row that has been run, the best learning rate of those tried with most seeds."""
+    losses: dict[str, dict[float, list[float]]] = {}
+    for o in record.all():
+        if o.seed < TUNING_SEEDS:
+            losses.setdefault(o.row, {}).setdefault(o.lr, []).append(o.loss)
+    return {
+        row: min(tried, key=lambda lr: (-len(tried[lr]), fmean(tried[lr])))
+        for row, tried in losses.items()
+    }
 
 
 def rate_guess(row: Row) -> float:
