@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,15 @@ def test_ctrl_c_of_a_client_tells_the_run_and_leaves(tmp_path: Path) -> None:
 
 def up(folder: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "folkmoot", "up", "run.toml", "--clients=2", "--folder=out"]
-    out = subprocess.PIPE
     return subprocess.Popen(
-        command, cwd=folder, stdout=out, stderr=subprocess.STDOUT, text=True, process_group=0
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        process_group=0,
+        # As in a terminal: tests that a script runs in the background inherit a deaf ear to Ctrl-C.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
 
 
