@@ -4,6 +4,7 @@ signs of one bit. Both begin at a byte wherever k is a multiple of eight.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -16,14 +17,17 @@ from folkmoot.learning.distro.vectors import LANES, VECTOR, WHOLE, data_of, spre
 _BYTE, _PLACE = ir.IntType(8), ir.IntType(16)
 _PLACES = ir.VectorType(_PLACE, LANES)
 _WIDTH = 12
+_LOWEST_FIRST = sys.byteorder == "little"
 _READ = 16
 """Bytes that reading eight indices touches."""
 
 
 @compiled
 def in_eights(raw: Any, index_bits: int, k: int, at: int) -> bool:
-    """Whether the k indices from byte `at` on can be read so."""
-    return index_bits == _WIDTH and k % LANES == 0 and at + (k * 3 >> 1) + 4 <= raw.size
+    """Whether the k indices from byte `at` on can be read so, by a processor that has a number's
+    lowest byte first."""
+    fits = index_bits == _WIDTH and k % LANES == 0
+    return _LOWEST_FIRST and fits and at + (k * 3 >> 1) + 4 <= raw.size
 
 
 def _places(b: Any, raw: Any, at: Any) -> Any:

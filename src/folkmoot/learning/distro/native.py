@@ -20,22 +20,11 @@ import torch
 from folkmoot.learning.distro import kernels, transform
 from folkmoot.learning.distro.kept import LOW, Kept
 from folkmoot.learning.distro.orthogonal import factors, steps
-from folkmoot.learning.distro.packing import check_body, pack
+from folkmoot.learning.distro.packing import check_body as check_body
+from folkmoot.learning.distro.packing import pack as pack
 from folkmoot.learning.distro.plan import Group, Plan
 from folkmoot.learning.distro.treatment import NORM, SIGN, Stepping, inverse_rms
 from folkmoot.learning.distro.wire import Floats, Indices, Section, sections
-
-__all__ = [
-    "apply",
-    "check_body",
-    "compress",
-    "each",
-    "give_back",
-    "keep",
-    "look_ahead",
-    "pack",
-    "put_back",
-]
 
 _SHARES, _LEAST = 8, 1 << 18
 """A thread takes so many batches, of at least so many values: a call costs as much as some
@@ -105,7 +94,7 @@ def each(work: Callable[[T], R], things: Sequence[T]) -> Iterable[R]:
     return map(work, things) if threads == 1 else _pool(threads).map(work, things)
 
 
-def _each(plan: Plan, work: Callable[[Batch], None]) -> None:
+def _in_batches(plan: Plan, work: Callable[[Batch], None]) -> None:
     """Call work(batch) for every batch; return when all ended."""
     list(each(work, _batches(plan, torch.get_num_threads())))
 
@@ -123,7 +112,7 @@ def compress(
             held, held.view(np.int32), np.float32(decay), b.entries(index), b.entries(value),
         )  # fmt: skip
 
-    _each(plan, work)
+    _in_batches(plan, work)
     return index, value
 
 
@@ -136,7 +125,7 @@ def put_back(
         said = b.entries(index), b.entries(value)
         kernels.put_back(b.g.size, b.g.k, b.values(into), *said, np.float32(scale))
 
-    _each(plan, work)
+    _in_batches(plan, work)
 
 
 def look_ahead(
@@ -156,7 +145,7 @@ def look_ahead(
             b.evening, moved, one, np.float32(distance), LOW,
         )  # fmt: skip
 
-    _each(plan, work)
+    _in_batches(plan, work)
 
 
 def keep(weights: torch.Tensor, kept: Kept) -> None:
@@ -194,7 +183,7 @@ def apply(
             scalars, b.evening, moved, np.float32(s.keep), np.float32(s.lr), 0,
         )  # fmt: skip
 
-    _each(plan, work)
+    _in_batches(plan, work)
 
 
 def _as_rows(payloads: list[bytes]) -> npt.NDArray[np.uint8]:
@@ -208,5 +197,5 @@ def _inverse_rms(plan: Plan, raw: npt.NDArray[np.uint8], s: Stepping) -> Floats:
         out = b.chunks(squares)
         kernels.squares(b.g.size, b.g.k, raw, b.layout, np.float32(s.share), b.first, out)
 
-    _each(plan, work)
+    _in_batches(plan, work)
     return inverse_rms(plan, squares)

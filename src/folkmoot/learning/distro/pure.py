@@ -21,20 +21,9 @@ from folkmoot.learning.distro.treatment import (
     inverse_rms,
     treat,
 )
-from folkmoot.learning.distro.wire import Floats, Indices, check_body, pack
-
-__all__ = [
-    "apply",
-    "check_body",
-    "compress",
-    "each",
-    "give_back",
-    "keep",
-    "look_ahead",
-    "pack",
-    "put_back",
-]
-
+from folkmoot.learning.distro.wire import Floats, Indices
+from folkmoot.learning.distro.wire import check_body as check_body
+from folkmoot.learning.distro.wire import pack as pack
 
 each = map
 """torch has its own threads."""
