@@ -16,7 +16,7 @@ class ProtoHook(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         package = Path(self.root) / "src/folkmoot"
         protos = sorted(package.rglob("*.proto"))
-        compiler = package / "authority/proto.py"
+        compiler = package / "host/proto.py"
         subprocess.run([sys.executable, compiler, *protos], check=True)
         for proto in protos:
             compiled = proto.with_suffix(".binpb").relative_to(self.root)

@@ -29,11 +29,11 @@ import msgspec
 from folkmoot.authority.server import wire
 from folkmoot.authority.server.serve import Listening, collect_seldom, listen
 from folkmoot.authority.server.service import Access
-from folkmoot.authority.signing import Identity
 from folkmoot.core.bloom import bloom_bits
 from folkmoot.core.coordinator import Run
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
+from folkmoot.host.signing import Identity
 
 CHANGES = 20
 ADDRESS = bytes(60)  # two direct addresses, or one and a relay

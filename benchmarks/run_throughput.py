@@ -20,7 +20,7 @@ from pathlib import Path
 
 from folkmoot.cli.local import LocalRun
 from folkmoot.core.coordinator import Run, decode_run
-from folkmoot.observe.log import Reader
+from folkmoot.host.event_log import Reader
 
 GOAL_THROUGHPUT, GOAL_OVERHEAD = 0.9, 0.05
 CONFIG = """

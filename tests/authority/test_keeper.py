@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.authority.journal import Journal, JournalError
 from folkmoot.authority.server import keeper as keeping
 from folkmoot.authority.server.keeper import Keeper
 from folkmoot.core.coordinator import Run, RunState, encode
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
+from folkmoot.host.journal import Journal, JournalError
 
 RUN = Run(
     run_id="moot",

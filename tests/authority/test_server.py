@@ -14,11 +14,11 @@ from folkmoot.authority.server import wire
 from folkmoot.authority.server.remote import Denied, ServerAuthority
 from folkmoot.authority.server.serve import Listening, listen
 from folkmoot.authority.server.service import Access
-from folkmoot.authority.signing import Identity
 from folkmoot.core.coordinator import Run, RunState, encode
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.core.coordinator.view import view
+from folkmoot.host.signing import Identity
 
 OWNER = Identity(b"o" * 32)
 OPEN = Access(owners=frozenset({OWNER.public}))

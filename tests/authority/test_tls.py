@@ -14,8 +14,8 @@ from authority.test_server import OPEN, join, run
 from folkmoot.authority import Unreachable
 from folkmoot.authority.server.remote import Denied, ServerAuthority, Tls
 from folkmoot.authority.server.serve import Listening, ServerTls, listen
-from folkmoot.authority.signing import Identity
 from folkmoot.cli import control
+from folkmoot.host.signing import Identity
 
 A = Identity(b"a" * 32)
 

@@ -22,7 +22,6 @@ from folkmoot.authority.server.claims import Claims, Policy
 from folkmoot.authority.server.remote import ServerAuthority
 from folkmoot.authority.server.serve import Listening, listen
 from folkmoot.authority.server.service import Access
-from folkmoot.authority.signing import Identity
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
 from folkmoot.client.member import Member
@@ -35,6 +34,7 @@ from folkmoot.core.material import Gpt, TextFiles
 from folkmoot.core.recipe import Distro
 from folkmoot.core.schedule import Constant
 from folkmoot.exchange.peer import Limits, Peer, PeerConfig
+from folkmoot.host.signing import Identity
 
 E = TypeVar("E", bound=msgspec.Struct)
 

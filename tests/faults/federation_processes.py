@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from folkmoot.authority.journal import Journal
 from folkmoot.core.federation import Rules
 from folkmoot.federated.client import Settings, take_part
 from folkmoot.federated.config import Federation, Server, rooted
@@ -21,6 +20,7 @@ from folkmoot.federated.connection import Connection
 from folkmoot.federated.coordinator import Coordinator
 from folkmoot.federated.participant import Participant
 from folkmoot.federated.server import serving
+from folkmoot.host.journal import Journal
 
 RUN = "faults"
 ROUNDS = 4

@@ -11,7 +11,7 @@ from typing import Any
 
 from faults.bell import Bell
 from folkmoot.cli.local import LocalRun
-from folkmoot.observe.log import Reader
+from folkmoot.host.event_log import Reader
 
 CONFIG = """
 run_id = "hurt"

@@ -19,9 +19,9 @@ from faults.federation_processes import (
     settings,
     start,
 )
-from folkmoot.authority.journal import Journal
 from folkmoot.federated.client import take_part
 from folkmoot.federated.server import serving
+from folkmoot.host.journal import Journal
 
 PARTS = 3
 

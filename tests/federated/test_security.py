@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from federated.world import code_of, federation, run, world
-from folkmoot.authority.journal import JournalError
 from folkmoot.federated import Participant, Settings, Tls, take_part
 from folkmoot.federated.config import Metrics, Security
 from folkmoot.federated.eventlog import AggregationFailed
+from folkmoot.host.journal import JournalError
 
 
 def certificate(folder: Path, name: str, issuer: str = "") -> None:

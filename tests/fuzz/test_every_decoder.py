@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from iroh import SecretKey
 
-from folkmoot.authority.journal import MAGIC, JournalError, _frame, _parse
 from folkmoot.authority.server import keeper, service
 from folkmoot.authority.server import wire as run_wire
 from folkmoot.client import results
@@ -35,6 +34,7 @@ from folkmoot.exchange.peer.address import Address, decode_address, encode_addre
 from folkmoot.exchange.peer.message import Blob, Content, seal, unseal
 from folkmoot.exchange.peer.model import GET_MANIFEST
 from folkmoot.exchange.peer.rpc import NoAnswer
+from folkmoot.host.journal import MAGIC, JournalError, _frame, _parse
 from folkmoot.learning.distro import packing
 from folkmoot.learning.distro import wire as distro
 from folkmoot.learning.distro.plan import make_plan

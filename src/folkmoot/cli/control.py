@@ -61,8 +61,8 @@ async def _ask(
 ) -> None:
     from folkmoot.authority import Unreachable
     from folkmoot.authority.server.remote import Denied, ServerAuthority
-    from folkmoot.authority.signing import Identity
     from folkmoot.cli.failing import failing
+    from folkmoot.host.signing import Identity
 
     with failing(Denied, Unreachable, ValueError, OSError):
         secured = tls.client_tls(*files)

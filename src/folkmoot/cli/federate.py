@@ -35,10 +35,10 @@ def serve(file: Config) -> None:
     Every step is journaled before it is acted on: killed and started again, it goes on with the
     same round.
     """
-    from folkmoot.authority.journal import JournalError
     from folkmoot.cli.failing import failing
     from folkmoot.core.config import ConfigError
     from folkmoot.federated.config import load
+    from folkmoot.host.journal import JournalError
 
     with failing(ConfigError, JournalError, OSError):
         config = load(file)
@@ -126,10 +126,10 @@ def up(
 
     Participant number i finds i in the environment variable FOLKMOOT_PARTICIPANT.
     """
-    from folkmoot.authority.journal import JournalError
     from folkmoot.cli.failing import failing
     from folkmoot.core.config import ConfigError
     from folkmoot.federated.config import load
+    from folkmoot.host.journal import JournalError
 
     with failing(ConfigError, JournalError, OSError, ValueError):
         config = load(file)

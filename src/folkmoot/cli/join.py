@@ -69,7 +69,6 @@ async def _join(
     import torch
 
     from folkmoot.authority.server.remote import ServerAuthority
-    from folkmoot.authority.signing import Identity
     from folkmoot.client import events
     from folkmoot.client.learner import Learner
     from folkmoot.client.member import Member
@@ -77,7 +76,8 @@ async def _join(
     from folkmoot.core.identity import gossip_topic, short
     from folkmoot.exchange.bucket import open_object
     from folkmoot.exchange.peer import Peer, PeerConfig
-    from folkmoot.observe.log import EventLog
+    from folkmoot.host.event_log import EventLog
+    from folkmoot.host.signing import Identity
 
     if threads:
         torch.set_num_threads(threads)

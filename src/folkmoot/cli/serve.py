@@ -51,12 +51,12 @@ def serve(
     The state is journaled before anything is answered. Killed and started again on the same
     folder, it resumes the same round with the same clients.
     """
-    from folkmoot.authority.journal import JournalError
     from folkmoot.authority.server.claims import Policy
     from folkmoot.authority.server.serve import ServerTls
     from folkmoot.cli.failing import failing
     from folkmoot.core.config import ConfigError
     from folkmoot.core.coordinator import decode_run
+    from folkmoot.host.journal import JournalError
 
     with failing(ConfigError, JournalError, OSError, ValueError, ImportError):
         run = decode_run(file.read_text(), file.name)
@@ -108,8 +108,8 @@ async def _serve(
 ) -> None:
     from folkmoot.authority.server.serve import collect_seldom, listen
     from folkmoot.authority.server.service import Access
-    from folkmoot.authority.signing import Identity
-    from folkmoot.observe.log import EventLog
+    from folkmoot.host.event_log import EventLog
+    from folkmoot.host.signing import Identity
 
     collect_seldom()
     owner = Identity.load(folder / "owner.key")

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.client import events
-from folkmoot.client.aside import aside
 from folkmoot.client.learner import Learner
 from folkmoot.core.coordinator import client_events as c
 from folkmoot.core.coordinator.state import Source
@@ -27,6 +26,7 @@ from folkmoot.exchange.peer import (
     WrongModel,
     fetch_model,
 )
+from folkmoot.host.threads import in_daemon_thread
 from folkmoot.learning import checkpoint, statehash
 
 # How long to wait for connections before asking those that are there, and between attempts.
@@ -117,7 +117,7 @@ class Models:
 
     async def _from_storage(self, location: str) -> str:
         root, _, name = location.rpartition("/")
-        await self._work(self.learner.restore, await aside(self._read_back, root, name))
+        await self._work(self.learner.restore, await in_daemon_thread(self._read_back, root, name))
         return "storage"
 
     def _read_back(self, root: str, name: str) -> Path:
@@ -143,7 +143,7 @@ class Models:
         """Where the model is stored now, read back and checked; None when it is not."""
         began = time.perf_counter()
         try:
-            location: str = await aside(self._store, action.step, stopped)
+            location: str = await in_daemon_thread(self._store, action.step, stopped)
         except checkpoint.Cancelled:
             return None
         except (BucketError, checkpoint.CheckpointError, OSError) as error:

@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable
 
 from folkmoot.authority.server.claims import CannotRead
-from folkmoot.client.aside import aside
 from folkmoot.core.coordinator import Coordinator
 from folkmoot.core.coordinator.messages import OpportunisticCooldown
 from folkmoot.exchange.bucket import Bucket, BucketError, Missing, folder_of
+from folkmoot.host.threads import in_daemon_thread
 from folkmoot.learning.manifest import CheckpointError
 from folkmoot.learning.stored import Stopped, stored_hash
 
@@ -20,7 +20,9 @@ async def check_stored(
     name = claim.location.removeprefix(root).strip("/")
     if not claim.location.startswith(root) or not re.fullmatch(r"step-\d{8,}", name):
         return f"{claim.location} is not a checkpoint in {root}"
-    return await aside(_wrong, root, name, state.progress.step, claim.model_hash, stopped)
+    return await in_daemon_thread(
+        _wrong, root, name, state.progress.step, claim.model_hash, stopped
+    )
 
 
 def _wrong(

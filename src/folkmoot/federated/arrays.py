@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from folkmoot.authority.journal import fsync_folder
+from folkmoot.host.journal import fsync_folder
 
 Array = NDArray[Any]
 

@@ -19,7 +19,6 @@ from typing import Any
 
 import msgspec
 
-from folkmoot.authority.journal import Journal, JournalError
 from folkmoot.core import federation as rules
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.liveness import Liveness
@@ -34,6 +33,7 @@ from folkmoot.federated.metrics import Meters
 from folkmoot.federated.secure.masks import Mask
 from folkmoot.federated.secure.rounds import SecureRounds
 from folkmoot.federated.store import RoundStore
+from folkmoot.host.journal import Journal, JournalError
 
 logger = logging.getLogger(__name__)
 COMPACT_AT = 128 * 1024

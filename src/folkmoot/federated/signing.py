@@ -9,7 +9,7 @@ import time
 from hashlib import sha256
 from typing import Any
 
-from folkmoot.authority.signing import (
+from folkmoot.host.signing import (
     KEY_BYTES,
     SESSION_BYTES,
     Identity,
@@ -17,7 +17,7 @@ from folkmoot.authority.signing import (
     Unauthenticated,
     framed,
 )
-from folkmoot.authority.signing import verify as verify_bytes
+from folkmoot.host.signing import verify as verify_bytes
 
 __all__ = ["SESSION_BYTES", "Identity", "Nonces", "Signer", "Unauthenticated", "verify"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from folkmoot.observe.log import Reader
+from folkmoot.host.event_log import Reader
 
 
 class ClientPicture(msgspec.Struct):

@@ -18,7 +18,6 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from folkmoot.authority.journal import Journal, JournalError
 from folkmoot.core.coordinator import (
     Coordinator,
     Run,
@@ -32,6 +31,7 @@ from folkmoot.core.coordinator import (
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.view import view
 from folkmoot.core.unreadable import UNREADABLE
+from folkmoot.host.journal import Journal, JournalError
 
 # Messages taken together at most, and journal bytes after which a snapshot replaces the records.
 BATCH = 4096

@@ -17,11 +17,11 @@ import msgspec
 
 from folkmoot.authority import Unreachable
 from folkmoot.authority.server import wire
-from folkmoot.authority.signing import Identity
 from folkmoot.core.coordinator import Coordinator, decode
 from folkmoot.core.coordinator.messages import AnyMessage, Reason
 from folkmoot.core.coordinator.view import apply_change
 from folkmoot.core.delta import DeltaError
+from folkmoot.host.signing import Identity
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 # A server may also hang up because it is just ending: believe it after so many times.

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import grpc
 import msgspec
 
-from folkmoot.authority import signing
 from folkmoot.authority.server import wire
 from folkmoot.authority.server.claims import Claims
 from folkmoot.authority.server.gate import Gate
@@ -27,6 +26,7 @@ from folkmoot.core.coordinator import encode
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.view import encode_change
 from folkmoot.core.unreadable import UNREADABLE
+from folkmoot.host import signing
 
 # Changes a watcher may lag behind before it is sent the whole state.
 LAG = 64

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from folkmoot.authority.proto import Described
+from folkmoot.host.proto import Described
 
 SERVICE = "folkmoot.federated.Coordinator"
 _DESCRIBED = Described(Path(__file__).with_name("coordinator.proto"))

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from folkmoot.authority.proto import Described
-from folkmoot.authority.signing import framed
+from folkmoot.host.proto import Described
+from folkmoot.host.signing import framed
 
 SERVICE = "folkmoot.run.Run"
 _DESCRIBED = Described(Path(__file__).with_name("run.proto"))

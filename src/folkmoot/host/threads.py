@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def aside(function: Callable[..., T], *arguments: Any) -> T:
+async def in_daemon_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Run in a thread of its own, which ends with the process.
 
     A store may take minutes to say that it does not answer. Meanwhile the learner goes on.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.authority.journal import CHUNK, MAGIC, Journal, JournalError
+from folkmoot.host.journal import CHUNK, MAGIC, Journal, JournalError
 
 
 def written(path: Path, *records: bytes) -> bytes:

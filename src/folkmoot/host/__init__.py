@@ -1,0 +1,1 @@
+"""What every shell stands on: files, journals, logs, identities, processes of this machine."""
