@@ -2,7 +2,7 @@
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["servers"]
+pytest_plugins = ["support.servers"]
 
 # A slow machine is not a failing test.
 settings.register_profile("folkmoot", deadline=None, suppress_health_check=[HealthCheck.too_slow])

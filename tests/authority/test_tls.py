@@ -9,13 +9,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from authority.certificates import Authority
 from authority.test_server import OPEN, join, run
 from folkmoot.authority import Unreachable
 from folkmoot.authority.server.remote import Denied, ServerAuthority, Tls
 from folkmoot.authority.server.serve import Listening, ServerTls, listen
 from folkmoot.cli import control
 from folkmoot.host.signing import Identity
+from support.certificates import Authority
 
 A = Identity(b"a" * 32)
 

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from client.moot import PATIENCE, Attendant, Moot, agreement, moot, together
 from folkmoot.client import events, models
 from folkmoot.client.learner import Learner, Worked
 from folkmoot.client.results import GET_RESULTS, Wanted, number
@@ -24,6 +23,7 @@ from folkmoot.core.recipe import Distro
 from folkmoot.exchange.peer import wire
 from folkmoot.exchange.peer.message import Content, seal
 from folkmoot.exchange.peer.model import GET_MANIFEST
+from support.small_run import PATIENCE, Attendant, Moot, agreement, moot, together
 
 Told = Callable[[Attendant, Result, bytes], None]
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from client.moot import PATIENCE, QUICK, Attendant, Moot, agreement, moot
 from folkmoot.client import events
 from folkmoot.client.learner import Cancelled, Learner, Worked
 from folkmoot.core.coordinator import RunState
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
 from folkmoot.learning import checkpoint
+from support.small_run import PATIENCE, QUICK, Attendant, Moot, agreement, moot
 
 
 class Idle(Learner):

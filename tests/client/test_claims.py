@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from client.moot import Attendant, Moot, make_run, moot
 from folkmoot.authority.server.claims import (
     CannotRead,
     ClaimRefused,
@@ -25,7 +24,8 @@ from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.learning import checkpoint
-from servers import S3Server
+from support.servers import S3Server
+from support.small_run import Attendant, Moot, make_run, moot
 
 Lie = Callable[[Models, Any], None]
 # Two of six store the model.

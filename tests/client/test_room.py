@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from client.moot import make_run, moot
 from folkmoot.client.learner import Learner
 from folkmoot.core.coordinator.assignment import Span
 from folkmoot.core.recipe import Dense, DiLoCo, Distro, Recipe, SparseLoCo
 from folkmoot.exchange.peer import PeerConfig
+from support.small_run import make_run, moot
 
 RECIPES = [
     Distro(k=4, chunk=16),

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from client.moot import Moot, agreement, moot
 from folkmoot.client.learner import Learner
 from folkmoot.core.coordinator import messages as m
+from support.small_run import Moot, agreement, moot
 
 ROUNDS = 200
 # At which step a member is killed, leaves, or a new one comes: the last in time for the last epoch.

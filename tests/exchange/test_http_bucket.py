@@ -14,7 +14,7 @@ from folkmoot.exchange.bucket import (
     TooShort,
     open_object,
 )
-from servers import FileServer
+from support.servers import FileServer
 
 CONTENT = os.urandom(300_000)
 

@@ -12,8 +12,8 @@ from folkmoot.exchange.bucket import Bucket, BucketError, Denied, Missing, NotPo
 from folkmoot.learning.checkpoint import fetch, latest, save
 from folkmoot.learning.data.tokenizer import byte_tokenizer
 from folkmoot.learning.models import build
-from hub_server import HubServer
-from servers import serving
+from support.hub_server import HubServer
+from support.servers import serving
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ Run by test_bad_line.py under `unshare -rn`; ends with 0 when everybody got ever
 import asyncio
 import os
 
-from exchange.peer.world import heard, members
 from folkmoot.exchange.peer import Peer, PeerConfig
+from support.peers import heard, members
 
 ROUNDS, SMALL, LARGE = 8, 6_000, 500_000
 

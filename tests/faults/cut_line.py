@@ -12,9 +12,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from client.moot import QUICK, Moot, agreement, moot
 from folkmoot.client import events
 from folkmoot.core.coordinator import messages as m
+from support.small_run import QUICK, Moot, agreement, moot
 
 FAR = "127.0.0.2"
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from faults.bell import Bell
+from faults.file_watch import Bell
 from folkmoot.cli.local import LocalRun
 from folkmoot.host.event_log import Reader
 

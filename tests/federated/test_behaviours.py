@@ -7,12 +7,12 @@ import grpc
 import numpy as np
 import pytest
 
-from federated.world import code_of, floats, run, world
 from folkmoot.core.federation import messages as m
 from folkmoot.federated import wire
 from folkmoot.federated.client import Settings, take_part
 from folkmoot.federated.connection import Connection
 from folkmoot.federated.participant import Participant
+from support.federation import code_of, floats, run, world
 
 Code = grpc.StatusCode
 

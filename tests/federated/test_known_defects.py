@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from federated.world import Watched, code_of, federation, refusal, run, world
 from folkmoot.core.federation import FINISHED, Rules
 from folkmoot.core.federation import messages as m
 from folkmoot.federated import wire
@@ -21,6 +20,7 @@ from folkmoot.federated.client import Settings, take_part
 from folkmoot.federated.config import Server
 from folkmoot.federated.participant import Participant
 from folkmoot.federated.server import serving
+from support.federation import Watched, code_of, federation, refusal, run, world
 
 Code = grpc.StatusCode
 

@@ -10,11 +10,11 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from federated.world import federation, run, with_bucket, world
 from folkmoot.federated import Participant, Settings, take_part
 from folkmoot.federated.arrays import ModelFile
 from folkmoot.federated.frameworks import from_sklearn, from_torch, to_sklearn, to_torch
 from folkmoot.federated.participant import BadResult, checked_result, encode_figures, named
+from support.federation import federation, run, with_bucket, world
 
 
 class Does(Participant):

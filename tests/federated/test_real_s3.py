@@ -7,12 +7,12 @@ import grpc
 import numpy as np
 import pytest
 
-from federated.world import federation, refusal, run, with_bucket, world
 from folkmoot.federated import Participant, Settings, take_part
 from folkmoot.federated.arrays import ModelFile
 from folkmoot.federated.presigned import PresignedWeights
 from folkmoot.federated.weights import WeightsUnavailable
-from servers import S3Server
+from support.federation import federation, refusal, run, with_bucket, world
+from support.servers import S3Server
 
 
 class Averages(Participant):

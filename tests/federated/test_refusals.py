@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from federated.world import code_of, federation, identity, refusal, run, with_bucket, world
 from folkmoot.federated import wire
 from folkmoot.federated.arrays import ModelFile, save_model
 from folkmoot.federated.config import Security
 from folkmoot.federated.signing import Signer
+from support.federation import code_of, federation, identity, refusal, run, with_bucket, world
 
 Code = grpc.StatusCode
 

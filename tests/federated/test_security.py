@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from federated.world import code_of, federation, run, world
 from folkmoot.federated import Participant, Settings, Tls, take_part
 from folkmoot.federated.config import Metrics, Security
 from folkmoot.federated.eventlog import AggregationFailed
 from folkmoot.host.journal import JournalError
+from support.federation import code_of, federation, run, world
 
 
 def certificate(folder: Path, name: str, issuer: str = "") -> None:

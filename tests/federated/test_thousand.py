@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from federated.world import federation, floats, world
 from folkmoot.core.federation import messages as m
 from folkmoot.federated import Participant, Settings, take_part
+from support.federation import federation, floats, world
 
 PEOPLE = 1000
 

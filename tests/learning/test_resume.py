@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from folkmoot.core.recipe import Dense, DiLoCo, Distro, SparseLoCo
-from together import LR, Client, Folk, closure
+from learning.method_run import LR, Client, Folk, closure
 
 RECIPES = [
     Dense(),

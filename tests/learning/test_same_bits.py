@@ -6,7 +6,7 @@ import torch
 from folkmoot.core.recipe import Distro
 from folkmoot.learning.distro import native, pure
 from folkmoot.learning.distro.method import RETURNED
-from together import Folk
+from learning.method_run import Folk
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import torch
 
 from folkmoot.learning.statehash import leaf, root, state_hash, wrong_parameter
-from together import small_model
+from learning.method_run import small_model
 
 
 def test_equal_models_have_equal_hashes_whatever_the_threads():

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import Phase, given, settings
 
-from core.coordinator.drawn import MAKERS, SEQ, STEPS, Step, runs
+from core.coordinator.strategies import MAKERS, SEQ, STEPS, Step, runs
 from folkmoot.core import bloom
 from folkmoot.core.coordinator import Coordinator, apply, create, decode, encode
 from folkmoot.core.coordinator import messages as m

@@ -7,7 +7,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from exchange.peer.world import heard, members
+from support.peers import heard, members
 
 
 def loopback_bytes() -> int:

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 from iroh import BiStream, Connection, Endpoint, RecvStream, SendStream
 
-from exchange.peer.world import QUICK, TOPIC, roster, told
 from folkmoot.exchange.peer import Connected, Peer, uniffi_copy, wire
 from folkmoot.exchange.peer.address import Address, encode_address
 from folkmoot.exchange.peer.endpoint import bind, reachable_at, to_dial
+from support.peers import QUICK, TOPIC, roster, told
 
 
 class Rogue:

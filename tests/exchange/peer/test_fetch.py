@@ -8,10 +8,10 @@ from blake3 import blake3
 
 from exchange.peer.provider import end, known_bytes, start_provider
 from exchange.peer.rogue import Rogue, a_rogue_among, read
-from exchange.peer.world import members, open_peer, run, told
 from folkmoot.core.content import PIECE, content_name, piece_hashes
 from folkmoot.exchange.peer import Misbehaved, Peer, PeerConfig, Unavailable, wire
 from folkmoot.exchange.peer.pieces import Pieces
+from support.peers import members, open_peer, run, told
 
 
 def test_content_comes_from_several_providers_at_once() -> None:

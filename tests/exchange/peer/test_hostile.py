@@ -9,9 +9,9 @@ import pytest
 from iroh import IrohError, SecretKey
 
 from exchange.peer.rogue import Rogue, a_rogue_among, read
-from exchange.peer.world import TOPIC, members, run, told
 from folkmoot.exchange.peer import Disconnected, Method, Misbehaved, Turned, wire
 from folkmoot.exchange.peer.message import SIGNATURE_BYTES, Content, seal
+from support.peers import TOPIC, members, run, told
 
 Attack = Callable[[Rogue], Awaitable[object]]
 

@@ -5,7 +5,6 @@ import os
 import pytest
 from blake3 import blake3
 
-from exchange.peer.world import members, run
 from folkmoot.core.content import PIECE
 from folkmoot.exchange.peer import (
     Manifest,
@@ -16,6 +15,7 @@ from folkmoot.exchange.peer import (
     WrongModel,
     fetch_model,
 )
+from support.peers import members, run
 
 TENSORS = {f"layer.{n}": os.urandom(n * 150_000 + 3) for n in range(8)}
 SIZES = {name: len(data) for name, data in TENSORS.items()}

@@ -5,16 +5,6 @@ import os
 
 import pytest
 
-from exchange.peer.world import (
-    assemble,
-    heard,
-    members,
-    open_peer,
-    roster,
-    run,
-    strangers,
-    told,
-)
 from folkmoot.exchange.peer import (
     Disconnected,
     Method,
@@ -28,6 +18,16 @@ from folkmoot.exchange.peer import (
     Unreachable,
 )
 from folkmoot.exchange.peer.address import Address, encode_address
+from support.peers import (
+    assemble,
+    heard,
+    members,
+    open_peer,
+    roster,
+    run,
+    strangers,
+    told,
+)
 
 
 def test_a_small_body_rides_in_its_message_and_reaches_everybody_once() -> None:

@@ -3,9 +3,9 @@
 import signal
 
 from exchange.peer.provider import end, known_bytes, start_provider
-from exchange.peer.world import heard, open_peer, run, told
 from folkmoot.core.content import PIECE
 from folkmoot.exchange.peer import Connected, Disconnected, PeerConfig
+from support.peers import heard, open_peer, run, told
 
 WATCHFUL = PeerConfig(silence=7.0, stall=1.0)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from exchange.peer.world import heard, members, roster, run, strangers, told
 from folkmoot.exchange.peer import Peer, PeerConfig, Turned
+from support.peers import heard, members, roster, run, strangers, told
 
 ALONE = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 

@@ -8,7 +8,6 @@ import threading
 import numpy as np
 import pytest
 
-from federated.world import Watched
 from folkmoot.core.federation import Rules
 from folkmoot.federated import coordinator as coordinator_module
 from folkmoot.federated.aggregate.fedavg import FedAvg
@@ -22,6 +21,7 @@ from folkmoot.federated.secure.messages import Shares, decode, encode
 from folkmoot.federated.secure.rules import SecureRules
 from folkmoot.federated.server import serving
 from folkmoot.federated.signing import Identity
+from support.federation import Watched
 
 SIZE = 1000
 PLAIN = FedAvg()

@@ -16,7 +16,7 @@ from folkmoot.exchange.bucket import open_object
 from folkmoot.learning.data import DataError, open_data
 from folkmoot.learning.data.source import FileSource
 from folkmoot.learning.data.tokens import TokenFile
-from servers import FileServer
+from support.servers import FileServer
 
 TOKENS = np.random.default_rng(0).integers(0, 60_000, 1000)
 
