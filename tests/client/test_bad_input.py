@@ -23,15 +23,15 @@ from folkmoot.core.recipe import Distro
 from folkmoot.exchange.peer import wire
 from folkmoot.exchange.peer.message import Content, seal
 from folkmoot.exchange.peer.model import GET_MANIFEST
-from support.small_run import PATIENCE, Attendant, Moot, agreement, moot, together
+from support.small_run import PATIENCE, RunMember, SmallRun, agreement, all_learnt, small_run
 
-Told = Callable[[Attendant, Result, bytes], None]
+Told = Callable[[RunMember, Result, bytes], None]
 
 
-def lies(tell: Told, then: bool = True) -> Callable[[Attendant], None]:
+def lies(tell: Told, then: bool = True) -> Callable[[RunMember], None]:
     """A member that does this, and then tells its true result after all."""
 
-    def prepare(liar: Attendant) -> None:
+    def prepare(liar: RunMember) -> None:
         results = liar.member.results
         truly = results.tell
 
@@ -44,7 +44,7 @@ def lies(tell: Told, then: bool = True) -> Callable[[Attendant], None]:
     return prepare
 
 
-def publish(liar: Attendant, result: Any, body: bytes, round_: int | None = None) -> None:
+def publish(liar: RunMember, result: Any, body: bytes, round_: int | None = None) -> None:
     head = result if isinstance(result, bytes) else msgspec.msgpack.encode(result)
     machine = liar.member.machine
     at = number(machine.epoch, machine.state.round.height) if round_ is None else round_
@@ -56,44 +56,44 @@ def as_list(result: Result, **changes: Any) -> list[Any]:
     return list({**msgspec.structs.asdict(result), **changes}.values())
 
 
-def other_commitment(liar: Attendant, result: Result, payload: bytes) -> None:
+def other_commitment(liar: RunMember, result: Result, payload: bytes) -> None:
     publish(liar, replace(result, commitment=os.urandom(32)), payload)
 
 
-def anothers_batch(liar: Attendant, result: Result, payload: bytes) -> None:
+def anothers_batch(liar: RunMember, result: Result, payload: bytes) -> None:
     ledger = liar.member.machine.ledgers[result.height]
     share = next(s for who, s in ledger.shares.items() if who != liar.id)
     publish(liar, replace(result, commitment=commitment_hash(ledger.step, share, payload)), payload)
 
 
-def anothers_name(liar: Attendant, result: Result, payload: bytes) -> None:
-    other = next(x.id for x in liar.moot.state.epoch.clients if x.id != liar.id)
+def anothers_name(liar: RunMember, result: Result, payload: bytes) -> None:
+    other = next(x.id for x in liar.small_run.state.epoch.clients if x.id != liar.id)
     publish(liar, replace(result, sender=other), payload)
 
 
-def another_round(liar: Attendant, result: Result, payload: bytes) -> None:
+def another_round(liar: RunMember, result: Result, payload: bytes) -> None:
     publish(liar, result, payload, number(result.epoch, result.height) + 7)
 
 
-def other_bytes(liar: Attendant, result: Result, payload: bytes) -> None:
+def other_bytes(liar: RunMember, result: Result, payload: bytes) -> None:
     publish(liar, replace(result, blob=os.urandom(32)), payload)
 
 
-def oversized(liar: Attendant, result: Result, payload: bytes) -> None:
+def oversized(liar: RunMember, result: Result, payload: bytes) -> None:
     body = bytes(liar.member.learner.payload_limit() + 1)
     publish(liar, replace(result, size=len(body), blob=liar.peer.put(body)), body)
 
 
-def garbage(liar: Attendant, result: Result, payload: bytes) -> None:
+def garbage(liar: RunMember, result: Result, payload: bytes) -> None:
     publish(liar, b"\xc1\x00garbage", payload)
 
 
-def short_commitment(liar: Attendant, result: Result, payload: bytes) -> None:
+def short_commitment(liar: RunMember, result: Result, payload: bytes) -> None:
     for size in (0, 5, 31, 33):
         publish(liar, msgspec.msgpack.encode(as_list(result, commitment=bytes(size))), payload)
 
 
-def negative_size(liar: Attendant, result: Result, payload: bytes) -> None:
+def negative_size(liar: RunMember, result: Result, payload: bytes) -> None:
     publish(liar, msgspec.msgpack.encode(as_list(result, size=-1)), payload)
 
 
@@ -160,26 +160,26 @@ CONFIG = {
 }
 
 
-def refusals(members: Sequence[Attendant], sender: Attendant) -> list[list[str]]:
+def refusals(members: Sequence[RunMember], sender: RunMember) -> list[list[str]]:
     """Why each member refused something of this sender."""
     told = [member.all(events.ResultRefused) for member in members]
     return [[e.reason for e in refused if e.sender == sender.name] for refused in told]
 
 
-async def finish(run: Moot, honest: list[Attendant], liar: Attendant, reason: str) -> None:
+async def finish(run: SmallRun, honest: list[RunMember], liar: RunMember, reason: str) -> None:
     await run.until(run.finished)
     for said in refusals(honest, liar):
         assert any(reason in why for why in said), said
     for other in honest:
         assert not any(refusals(honest, other))
     assert run.state.progress.step == 3
-    assert together(honest)
+    assert all_learnt(honest)
 
 
 @pytest.mark.parametrize("lie", LIES)
 async def test_a_result_that_is_a_lie_is_refused_by_everyone(tmp_path: Path, lie: str) -> None:
     tell, reason = LIES[lie]
-    async with moot(tmp_path, **CONFIG) as run:
+    async with small_run(tmp_path, **CONFIG) as run:
         honest = await run.join(3)
         (liar,) = await run.join(prepare=lies(tell))
         await finish(run, honest, liar, reason)
@@ -189,13 +189,13 @@ async def test_a_result_that_is_a_lie_is_refused_by_everyone(tmp_path: Path, lie
 async def test_a_result_that_cannot_be_learnt_is_refused_by_everyone(
     tmp_path: Path, spoiling: type[Spoiling]
 ) -> None:
-    async with moot(tmp_path, method=Distro(k=4, chunk=16, bits=16), **CONFIG) as run:
+    async with small_run(tmp_path, method=Distro(k=4, chunk=16, bits=16), **CONFIG) as run:
         honest = await run.join(3)
         (liar,) = await run.join(learner=spoiling)
         await finish(run, honest, liar, SPOILT[spoiling])
 
 
-def copies(liar: Attendant) -> None:
+def copies(liar: RunMember) -> None:
     """Publishes every commitment it hears of as its own too, with bytes that do not fit."""
     hears = liar.member.results._tell_machine
 
@@ -210,9 +210,9 @@ def copies(liar: Attendant) -> None:
     liar.member.results._tell_machine = hear
 
 
-def hears_pairs(attendant: Attendant) -> None:
+def hears_pairs(who: RunMember) -> None:
     """Was asleep: when it hears of a commitment, its copy came right behind."""
-    peer = attendant.peer
+    peer = who.peer
     hears = peer.receive
 
     def commitment(message: Any) -> bytes:
@@ -234,12 +234,12 @@ def hears_pairs(attendant: Attendant) -> None:
             await peer._arrived.wait()
         return message
 
-    honest_ids = {a.id for a in attendant.moot.attendants[:3]}
+    honest_ids = {a.id for a in who.small_run.members[:3]}
     peer.receive = receive
 
 
 async def test_a_client_cannot_push_out_anothers_result_by_copying_it(tmp_path: Path) -> None:
-    async with moot(tmp_path, **{**CONFIG, "max_round_train_time": 20}) as run:
+    async with small_run(tmp_path, **{**CONFIG, "max_round_train_time": 20}) as run:
         honest = await run.join(3, prepare=hears_pairs)
         (liar,) = await run.join(prepare=copies)
         await finish(run, honest, liar, "not what was committed to")
@@ -258,7 +258,7 @@ def another(learner: Learner, payload: bytes) -> bytes:
 async def test_two_different_results_for_one_batch_leave_one_model(tmp_path: Path) -> None:
     """Each peer hears another one first; both are sound, and go round."""
 
-    def equivocate(liar: Attendant, result: Result, payload: bytes) -> None:
+    def equivocate(liar: RunMember, result: Result, payload: bytes) -> None:
         step, share = liar.member.machine.work(result)
         for turn, peer in enumerate(sorted(liar.peer.neighbours())):
             body = another(liar.member.learner, payload) if turn % 2 else payload
@@ -270,7 +270,7 @@ async def test_two_different_results_for_one_batch_leave_one_model(tmp_path: Pat
             liar.peer._roster.link(peer).send(wire.encode(wire.Gossip(message.sealed)))
 
     config = {**CONFIG, "total_steps": 6}
-    async with moot(tmp_path, **config) as run:
+    async with small_run(tmp_path, **config) as run:
         honest = await run.join(3)
         (liar,) = await run.join(prepare=lies(equivocate, then=False))
         heard: set[tuple[int, bytes]] = set()
@@ -283,20 +283,20 @@ async def test_two_different_results_for_one_batch_leave_one_model(tmp_path: Pat
         await run.until(run.finished)
         rounds = [height for height, _ in heard]
         assert max(rounds.count(height) for height in rounds) == 2
-        assert together(honest)
+        assert all_learnt(honest)
 
 
-def deaf(attendant: Attendant) -> None:
+def deaf(who: RunMember) -> None:
     """Hears nothing that its peers publish: it must ask for everything."""
 
     async def listen() -> None:
         while True:
-            await attendant.peer.receive()
+            await who.peer.receive()
 
-    attendant.member.results.listen = listen
+    who.member.results.listen = listen
 
 
-def forges(liar: Attendant) -> None:
+def forges(liar: RunMember) -> None:
     """Answers those who missed results with sound ones of its own making, then with the true."""
 
     async def answer(asker: bytes, wanted: Wanted) -> tuple[Result, ...]:
@@ -328,18 +328,18 @@ async def test_what_was_missed_is_asked_for_and_no_forgery_is_taken(tmp_path: Pa
             return super().train(step, share, stopped)
 
     config = {"total_steps": 4, "rounds_per_epoch": 8, "min_clients": 4}
-    async with moot(tmp_path, **config) as run:
+    async with small_run(tmp_path, **config) as run:
         others = await run.join(3, prepare=forges, learner=Behind)
         (missing,) = await run.join(prepare=deaf, learner=Ahead)
         await run.until(run.finished)
         assert missing.all(events.ResultMissing)
-        assert together([*others, missing])
+        assert all_learnt([*others, missing])
 
 
 # Models.
 
 
-def gives_wrong_parameters(liar: Attendant) -> None:
+def gives_wrong_parameters(liar: RunMember) -> None:
     """Promises the agreed leaves and gives other bytes for them."""
     share = liar.member.models.share
 
@@ -354,7 +354,7 @@ def gives_wrong_parameters(liar: Attendant) -> None:
     liar.member.models.share = share_wrongly
 
 
-def never_answers(liar: Attendant) -> None:
+def never_answers(liar: RunMember) -> None:
     async def share(model_hash: bytes) -> None:
         liar.peer.answer(GET_MANIFEST, hang)
 
@@ -364,7 +364,7 @@ def never_answers(liar: Attendant) -> None:
     liar.member.models.share = share
 
 
-def holds_nothing(liar: Attendant) -> None:
+def holds_nothing(liar: RunMember) -> None:
     async def share(model_hash: bytes) -> None:
         pass
 
@@ -373,9 +373,9 @@ def holds_nothing(liar: Attendant) -> None:
 
 @pytest.mark.parametrize("lie", [gives_wrong_parameters, never_answers, holds_nothing])
 async def test_a_joiner_gets_the_right_model_whatever_others_serve(
-    tmp_path: Path, lie: Callable[[Attendant], None]
+    tmp_path: Path, lie: Callable[[RunMember], None]
 ) -> None:
-    async with moot(tmp_path, total_steps=4, min_clients=3) as run:
+    async with small_run(tmp_path, total_steps=4, min_clients=3) as run:
         (honest,) = await run.join()
         liars = await run.join(2, prepare=lie)
         await run.until(run.in_round(0))
@@ -391,7 +391,7 @@ async def test_one_who_claims_to_hold_the_model_cannot_keep_a_run_from_going_on(
     """All who hold the model are gone. The claim is public knowledge; storage has the model."""
     monkeypatch.setattr(models, "PATIENCE", 0.5)
 
-    def claims(liar: Attendant) -> None:
+    def claims(liar: RunMember) -> None:
         submit = liar.authority.submit
 
         async def claim(message: m.AnyMessage) -> m.Reason | None:
@@ -402,7 +402,7 @@ async def test_one_who_claims_to_hold_the_model_cannot_keep_a_run_from_going_on(
         liar.authority.submit = claim
 
     kept = str(tmp_path / "kept")
-    async with moot(tmp_path, total_steps=6, checkpoint=kept, min_clients=2) as run:
+    async with small_run(tmp_path, total_steps=6, checkpoint=kept, min_clients=2) as run:
         first = await run.join(2)
         await run.until(lambda: run.state.epoch_number == 1)
         for member in first:
@@ -415,4 +415,4 @@ async def test_one_who_claims_to_hold_the_model_cannot_keep_a_run_from_going_on(
         assert honest.sources()[0] in ("storage", "peers")
         assert not run.all(m.Rewound)
         assert 0 < done < 6
-        assert agreement(run.attendants)
+        assert agreement(run.members)

@@ -16,7 +16,7 @@ from folkmoot.core.coordinator import RunState
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
 from folkmoot.learning import checkpoint
-from support.small_run import PATIENCE, QUICK, Attendant, Moot, agreement, moot
+from support.small_run import PATIENCE, QUICK, RunMember, SmallRun, agreement, small_run
 
 
 class Idle(Learner):
@@ -26,16 +26,16 @@ class Idle(Learner):
         raise Cancelled
 
 
-def never_loads(attendant: Attendant) -> None:
+def never_loads(who: RunMember) -> None:
     async def load(action: Any) -> bytes:
         await asyncio.Event().wait()
         return b""
 
-    attendant.member.models.load = load
+    who.member.models.load = load
 
 
 async def test_a_run_ends_with_one_model_and_a_checkpoint(tmp_path: Path) -> None:
-    async with moot(tmp_path, checkpoint=str(tmp_path / "kept")) as run:
+    async with small_run(tmp_path, checkpoint=str(tmp_path / "kept")) as run:
         members = await run.join(3)
         await run.until(run.finished)
         assert run.state.progress.step == 6
@@ -48,7 +48,7 @@ async def test_a_run_ends_with_one_model_and_a_checkpoint(tmp_path: Path) -> Non
 
 
 async def test_a_quorum_of_opportunistic_witnesses_ends_a_round_early(tmp_path: Path) -> None:
-    async with moot(tmp_path, total_steps=3, max_round_train_time=PATIENCE) as run:
+    async with small_run(tmp_path, total_steps=3, max_round_train_time=PATIENCE) as run:
         await run.join(3)
         await run.until(run.finished)
         assert len(run.lasted(RunState.RoundTrain)) >= 3
@@ -58,10 +58,10 @@ async def test_a_quorum_of_opportunistic_witnesses_ends_a_round_early(tmp_path: 
 @asynccontextmanager
 async def two_and_one(
     folder: Path, learner: type[Learner]
-) -> AsyncIterator[tuple[Moot, list[Attendant], Attendant]]:
+) -> AsyncIterator[tuple[SmallRun, list[RunMember], RunMember]]:
     """A finished run of two honest clients and one that learns in another way."""
     config = {"total_steps": 4, "rounds_per_epoch": 8, "init_min_clients": 3}
-    async with moot(folder, max_round_train_time=1.5, **config) as run:
+    async with small_run(folder, max_round_train_time=1.5, **config) as run:
         honest = await run.join(2)
         (other,) = await run.join(learner=learner)
         await run.until(run.finished)
@@ -69,7 +69,7 @@ async def two_and_one(
 
 
 async def test_a_round_ends_after_its_time_when_results_are_missing(tmp_path: Path) -> None:
-    async with moot(tmp_path, init_min_clients=3, max_round_train_time=1.5) as run:
+    async with small_run(tmp_path, init_min_clients=3, max_round_train_time=1.5) as run:
         await run.join(2)
         await run.join(learner=Idle)
         await run.until(lambda: any(e.owed for e in run.all(m.RoundJudged)))
@@ -88,7 +88,7 @@ async def test_an_unhealthy_client_is_removed_and_its_work_done_by_others(tmp_pa
 
 
 async def test_dropping_below_min_clients_in_warmup_waits_for_members(tmp_path: Path) -> None:
-    async with moot(tmp_path, total_steps=2) as run:
+    async with small_run(tmp_path, total_steps=2) as run:
         (first,) = await run.join(prepare=never_loads)
         (second,) = await run.join()
         await run.until(lambda: second.all(events.ModelLoaded))
@@ -102,7 +102,9 @@ async def test_dropping_below_min_clients_in_warmup_waits_for_members(tmp_path: 
 
 
 async def test_dropping_below_min_clients_in_training_hands_the_model_on(tmp_path: Path) -> None:
-    async with moot(tmp_path, total_steps=8, rounds_per_epoch=8, max_round_train_time=3) as run:
+    async with small_run(
+        tmp_path, total_steps=8, rounds_per_epoch=8, max_round_train_time=3
+    ) as run:
         stays, goes = await run.join(2)
         await run.until(run.in_round(2))
         await goes.leave()
@@ -143,7 +145,7 @@ async def test_the_first_verified_checkpoint_ends_cooldown_and_cancels_the_other
     tmp_path: Path,
 ) -> None:
     kept = str(tmp_path / "kept")
-    async with moot(
+    async with small_run(
         tmp_path, total_steps=1, min_clients=6, global_batch_size_start=6, checkpoint=kept
     ) as run:
         members = await run.join(6, learner=FirstToStore)
@@ -156,7 +158,7 @@ async def test_the_first_verified_checkpoint_ends_cooldown_and_cancels_the_other
 
 
 async def test_new_joiners_get_the_model_from_their_peers(tmp_path: Path) -> None:
-    async with moot(tmp_path) as run:
+    async with small_run(tmp_path) as run:
         early = await run.join(2)
         await run.until(run.in_round(0))
         late = await run.join(2)
@@ -167,7 +169,7 @@ async def test_new_joiners_get_the_model_from_their_peers(tmp_path: Path) -> Non
 
 
 async def test_clients_come_back_for_the_next_epoch_by_themselves(tmp_path: Path) -> None:
-    async with moot(tmp_path) as run:
+    async with small_run(tmp_path) as run:
         members = await run.join(3)
         await run.until(run.finished)
         assert len(run.all(m.ClientJoined)) == 3
@@ -201,7 +203,7 @@ async def test_a_failed_upload_never_counts_as_success(
     # Nobody answers there, neither for credentials nor for the bucket.
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
-    async with moot(tmp_path, checkpoint=place, total_steps=2, cooldown_time=2.0) as run:
+    async with small_run(tmp_path, checkpoint=place, total_steps=2, cooldown_time=2.0) as run:
         members = await run.join(2, learner=SpoiledStore if fault == "spoiled" else Learner)
         await run.until(run.finished)
         failed = [event for member in members for event in member.all(events.CheckpointFailed)]
@@ -217,7 +219,7 @@ async def test_a_full_disk_at_checkpoint_costs_the_checkpoint_only(
 ) -> None:
     (small_disk / "filler").write_bytes(bytes(8 * 1024 * 1024 - 16 * 1024))
     place = str(small_disk / "kept")
-    async with moot(tmp_path, checkpoint=place, total_steps=4, cooldown_time=1.0) as run:
+    async with small_run(tmp_path, checkpoint=place, total_steps=4, cooldown_time=1.0) as run:
         members = await run.join(2)
         await run.until(run.finished)
         failed = [event for member in members for event in member.all(events.CheckpointFailed)]
@@ -232,7 +234,7 @@ async def test_an_epoch_may_have_more_rounds_than_peers_keep_messages_of(tmp_pat
     """Two witnesses are all there are: RoundWitness is over as it begins, and nobody sees it."""
     few = replace(QUICK, gossip=replace(QUICK.gossip, quota_messages=12))
     long = {"total_steps": 40, "rounds_per_epoch": 40}
-    async with moot(tmp_path, few, **long) as run:
+    async with small_run(tmp_path, few, **long) as run:
         members = await run.join(2)
         await run.until(run.finished)
         assert not [e for member in members for e in member.all(events.Peers)]

@@ -25,7 +25,7 @@ from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.learning import checkpoint
 from support.servers import S3Server
-from support.small_run import Attendant, Moot, make_run, moot
+from support.small_run import RunMember, SmallRun, make_run, small_run
 
 Lie = Callable[[Models, Any], None]
 # Two of six store the model.
@@ -60,19 +60,19 @@ def another_model(models: Models, action: Any) -> None:
     checkpoint.save(Bucket(other.run.model.checkpoint), action.step, other.model, state={})
 
 
-def first_lies(run: Moot, lie: Lie) -> Callable[[Attendant], None]:
+def first_lies(run: SmallRun, lie: Lie) -> Callable[[RunMember], None]:
     """The first checkpointer lies; the other begins when it was found out."""
     liars: list[bytes] = []
 
-    def prepare(attendant: Attendant) -> None:
-        models: Models = attendant.member.models
+    def prepare(who: RunMember) -> None:
+        models: Models = who.member.models
         honest = models.store
 
         async def store(action: Any, stopped: Callable[[], bool]) -> str | None:
             if liars:
                 await run.until(lambda: run.claims)
                 return await honest(action, stopped)
-            liars.append(attendant.id)
+            liars.append(who.id)
             lie(models, action)
             return f"{run.run.model.checkpoint}/step-{action.step:08d}"
 
@@ -83,7 +83,7 @@ def first_lies(run: Moot, lie: Lie) -> Callable[[Attendant], None]:
 
 async def is_found_out(folder: Path, root: str, lie: Lie, why: str, **how: Any) -> None:
     """One checkpointer lies, and is refused; the other's checkpoint counts, and is sound."""
-    async with moot(folder, checkpoint=root, **SIX) as run:
+    async with small_run(folder, checkpoint=root, **SIX) as run:
         members = await run.join(6, prepare=first_lies(run, lie), **how)
         await run.until(run.finished)
         false, true = run.claims
@@ -180,11 +180,11 @@ def test_a_model_whose_buffers_change_in_training_is_refused_before_it_joins(
         Drifting(make_run(tmp_path)).rehearse()
 
 
-def out_of_sight(run: Moot, kept: Path) -> Callable[[Attendant], None]:
+def out_of_sight(run: SmallRun, kept: Path) -> Callable[[RunMember], None]:
     """Everybody stores honestly, where the server cannot see it."""
 
-    def prepare(attendant: Attendant) -> None:
-        models: Models = attendant.member.models
+    def prepare(who: RunMember) -> None:
+        models: Models = who.member.models
         honest = models.store
 
         async def store(action: Any, stopped: Callable[[], bool]) -> str | None:
@@ -203,7 +203,7 @@ async def test_a_server_that_cannot_read_the_store_believes_or_refuses_as_it_was
 ) -> None:
     kept = tmp_path / "kept"
     steps = {"total_steps": 2, "rounds_per_epoch": 2, "cooldown_time": 3.0}
-    async with moot(tmp_path, policy=policy, checkpoint=str(kept), **steps) as run:
+    async with small_run(tmp_path, policy=policy, checkpoint=str(kept), **steps) as run:
         await run.join(2, prepare=out_of_sight(run, kept))
         await run.until(run.finished)
         (claim,) = run.claims

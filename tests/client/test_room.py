@@ -8,7 +8,7 @@ from folkmoot.client.learner import Learner
 from folkmoot.core.coordinator.assignment import Span
 from folkmoot.core.recipe import Dense, DiLoCo, Distro, Recipe, SparseLoCo
 from folkmoot.exchange.peer import PeerConfig
-from support.small_run import make_run, moot
+from support.small_run import make_run, small_run
 
 RECIPES = [
     Distro(k=4, chunk=16),
@@ -28,7 +28,7 @@ def test_every_payload_has_the_size_that_its_method_says(tmp_path: Path, recipe:
 
 
 async def test_the_store_is_as_large_as_the_run_needs(tmp_path: Path) -> None:
-    async with moot(tmp_path, total_steps=2, min_clients=3) as run:
+    async with small_run(tmp_path, total_steps=2, min_clients=3) as run:
         members = await run.join(3)
         await run.until(run.in_round(1))
         for member in members:
@@ -38,7 +38,7 @@ async def test_the_store_is_as_large_as_the_run_needs(tmp_path: Path) -> None:
 
 async def test_the_store_is_never_larger_than_its_owner_allows(tmp_path: Path) -> None:
     small = PeerConfig(store_bytes=100_000)
-    async with moot(tmp_path, peers=small, total_steps=2) as run:
+    async with small_run(tmp_path, peers=small, total_steps=2) as run:
         (member, _) = await run.join(2)
         await run.until(run.finished)
         assert member.peer.store.budget == 100_000 < member.member.learner.room(2)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from folkmoot.client.learner import Learner
 from folkmoot.core.coordinator import messages as m
-from support.small_run import Moot, agreement, moot
+from support.small_run import SmallRun, agreement, small_run
 
 ROUNDS = 200
 # At which step a member is killed, leaves, or a new one comes: the last in time for the last epoch.
@@ -26,10 +26,10 @@ class Recording(Learner):
         return made
 
 
-async def churn(run: Moot) -> None:
+async def churn(run: SmallRun) -> None:
     for step, what in CHURN.items():
         await run.until(lambda step=step: run.state.progress.step >= step)
-        eldest = next(a for a in run.attendants if a.task is not None)
+        eldest = next(a for a in run.members if a.task is not None)
         if what == "join":
             await run.join(learner=Recording)
         elif what == "kill":
@@ -42,16 +42,16 @@ async def test_every_model_is_the_same_in_every_round_of_a_long_run_with_churn(
     tmp_path: Path,
 ) -> None:
     config = {"total_steps": ROUNDS, "rounds_per_epoch": 20, "min_clients": 2}
-    async with moot(tmp_path, max_round_train_time=3, init_min_clients=3, **config) as run:
+    async with small_run(tmp_path, max_round_train_time=3, init_min_clients=3, **config) as run:
         await run.join(3, learner=Recording)
         await churn(run)
         await run.until(run.finished)
-        agreed = agreement(run.attendants)
+        agreed = agreement(run.members)
         assert not run.all(m.Rewound)
         assert run.state.progress.step == ROUNDS
         assert len(agreed) >= ROUNDS - 2 * len(CHURN)
-        assert len(run.attendants) == 9
-        assert all(attendant.hashes() for attendant in run.attendants)
+        assert len(run.members) == 9
+        assert all(who.hashes() for who in run.members)
     replayed = Learner(run.run)
     for where in sorted(agreed):
         payloads, step = Recording.learnt[agreed[where]]

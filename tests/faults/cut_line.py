@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from folkmoot.client import events
 from folkmoot.core.coordinator import messages as m
-from support.small_run import QUICK, Moot, agreement, moot
+from support.small_run import QUICK, SmallRun, agreement, small_run
 
 FAR = "127.0.0.2"
 
@@ -29,7 +29,7 @@ def make_lossy() -> None:
     subprocess.run(["tc", "qdisc", "add", "dev", "lo", "root", *line], check=True)
 
 
-async def one_cut_off(run: Moot) -> None:
+async def one_cut_off(run: SmallRun) -> None:
     """One client reaches the server and no peer, until it was missed by the others."""
     run.peers = replace(QUICK, bind=f"{FAR}:0", silence=3.0)
     (far,) = await run.join()
@@ -41,26 +41,24 @@ async def one_cut_off(run: Moot) -> None:
     await run.until(lambda: far.sources()[-1:] == ["peers"])
 
 
-async def all_cut(run: Moot) -> None:
+async def all_cut(run: SmallRun) -> None:
     """Nobody reaches anybody for longer than connections live."""
     await run.join()
     await run.until(run.in_round(2))
     ip("link", "set", "lo", "down")
-    unreachable = {a.name for a in run.attendants}
+    unreachable = {a.name for a in run.members}
     await run.until(
-        lambda: (
-            unreachable <= {a.name for a in run.attendants if a.all(events.AuthorityUnreachable)}
-        )
+        lambda: unreachable <= {a.name for a in run.members if a.all(events.AuthorityUnreachable)}
     )
     ip("link", "set", "lo", "up")
 
 
-async def lossy(run: Moot) -> None:
+async def lossy(run: SmallRun) -> None:
     make_lossy()
     await run.join()
 
 
-FAULTS: dict[str, Callable[[Moot], Awaitable[None]]] = {
+FAULTS: dict[str, Callable[[SmallRun], Awaitable[None]]] = {
     "one cut off": one_cut_off,
     "all cut": all_cut,
     "lossy": lossy,
@@ -74,11 +72,11 @@ async def main(fault: str) -> None:
     quick = {"max_round_train_time": 3.0, "health_check_timeout": 8.0, "warmup_time": 60.0}
     peers = replace(QUICK, silence=3.0)
     with tempfile.TemporaryDirectory() as folder:
-        async with moot(Path(folder), peers, **config, **quick) as run:
+        async with small_run(Path(folder), peers, **config, **quick) as run:
             await run.join(2)
             await FAULTS[fault](run)
             await run.until(run.finished)
-            assert agreement(run.attendants)
+            assert agreement(run.members)
             assert run.state.progress.step == 30
             print(run.removed(), len(run.all(m.EpochStarted)), "epochs")
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from faults.file_watch import Bell
+from faults.file_watch import FileWatch
 from folkmoot.cli.local import LocalRun
 from folkmoot.host.event_log import Reader
 
@@ -51,19 +51,19 @@ class Live(LocalRun):
     def __init__(self, file: Path, folder: Path) -> None:
         super().__init__(file, "hurt", folder)
         self._readers: dict[str, Reader] = {}
-        self._bell = Bell()
+        self._watch = FileWatch()
         self.told: dict[str, list[dict[str, Any]]] = {}
 
     def read(self) -> None:
         for name in ("server", *self.clients):
             if name not in self._readers:
-                self._bell.listen(self.folder / name)
+                self._watch.add(self.folder / name)
                 self._readers[name] = Reader(self.folder / name / "events.jsonl")
             self.told.setdefault(name, []).extend(self._readers[name].new())
 
     def _await_end(self, process: subprocess.Popen[bytes]) -> None:
         super()._await_end(process)
-        self._bell.ring()
+        self._watch.wake()
 
     def all(self, name: str, kind: str) -> list[dict[str, Any]]:
         return [event for event in self.told.get(name, []) if event["type"] == kind]
@@ -77,7 +77,7 @@ class Live(LocalRun):
                 return result
             assert not (fallen := self.fallen()), self.output(fallen[0])
             assert time.monotonic() < deadline, f"waited for {what} in vain:\n{self.story()}"
-            self._bell.wait(deadline - time.monotonic())
+            self._watch.wait(deadline - time.monotonic())
 
     def story(self) -> str:
         return "\n".join(f"{n}: {e}"[:200] for n, told in self.told.items() for e in told[-8:])

@@ -12,15 +12,15 @@ from folkmoot.federated import wire
 from folkmoot.federated.client import Settings, take_part
 from folkmoot.federated.connection import Connection
 from folkmoot.federated.participant import Participant
-from support.federation import code_of, floats, run, world
+from support.federation import code_of, floats, run, running_federation
 
 Code = grpc.StatusCode
 
 
 def test_a_participant_is_accepted(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path) as w:
-            assert (await w.hand("a").rendezvous()).reply == wire.ACCEPT
+        async with running_federation(tmp_path) as w:
+            assert (await w.participant("a").rendezvous()).reply == wire.ACCEPT
             assert w.state.members == (w.state.members[0],)
 
     run(test)
@@ -29,18 +29,18 @@ def test_a_participant_is_accepted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("fraction", "room"), [(1.0, 1), (0.5, 2)])
 def test_a_participant_too_many_hears_later(tmp_path: Path, fraction: float, room: int) -> None:
     async def test() -> None:
-        async with world(tmp_path, fraction_participants=fraction) as w:
+        async with running_federation(tmp_path, fraction_participants=fraction) as w:
             await w.join(*"abc"[:room])
-            assert (await w.hand("d").rendezvous()).reply == wire.LATER
+            assert (await w.participant("d").rendezvous()).reply == wire.LATER
 
     run(test)
 
 
 def test_a_latecomer_is_taken_when_there_is_room(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path) as w:
+        async with running_federation(tmp_path) as w:
             (a,) = await w.join("a")
-            late = w.hand("late")
+            late = w.participant("late")
             assert (await late.rendezvous()).reply == wire.LATER
             w.coordinator.submit(m.Dropped((a.participant_id,)))
             assert (await late.rendezvous()).reply == wire.ACCEPT
@@ -50,7 +50,7 @@ def test_a_latecomer_is_taken_when_there_is_room(tmp_path: Path) -> None:
 
 def test_the_round_begins_when_enough_are_connected(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, min_participants=2) as w:
+        async with running_federation(tmp_path, min_participants=2) as w:
             (a,) = await w.join("a")
             assert await a.beat() == ("STANDBY", 0)
             await w.join("b")
@@ -61,7 +61,7 @@ def test_the_round_begins_when_enough_are_connected(tmp_path: Path) -> None:
 
 def test_a_selected_participant_is_told_epochs_and_epoch_base(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, rounds=3, epochs=7) as w:
+        async with running_federation(tmp_path, rounds=3, epochs=7) as w:
             (a,) = await w.join("a")
             started = await a.start()
             assert (started.epochs, started.epoch_base, started.initial) == (0, 0, True)
@@ -78,7 +78,7 @@ def test_a_selected_participant_is_told_epochs_and_epoch_base(tmp_path: Path) ->
 
 def test_an_update_is_read_from_exactly_its_senders_key(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, min_participants=2) as w:
+        async with running_federation(tmp_path, min_participants=2) as w:
             a, b = await w.join("a", "b")
             await a.deliver(4.0)
             assert list(w.state.deliveries) == [f"0/{a.participant_id}"]
@@ -91,7 +91,7 @@ def test_an_update_is_read_from_exactly_its_senders_key(tmp_path: Path) -> None:
 
 def test_the_round_number_grows_only_after_the_last_update(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, min_participants=2, rounds=3, epochs=5) as w:
+        async with running_federation(tmp_path, min_participants=2, rounds=3, epochs=5) as w:
             a, b = await w.join("a", "b")
             for round_, base in ((0, 0), (1, 0), (2, 5)):
                 assert (w.state.round, w.state.epoch_base) == (round_, base)
@@ -106,7 +106,7 @@ def test_the_round_number_grows_only_after_the_last_update(tmp_path: Path) -> No
 
 def test_nothing_of_a_round_is_left_in_the_next(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path) as w:
+        async with running_federation(tmp_path) as w:
             (a,) = await w.join("a")
             await a.deliver(1.0)
             await w.global_of(1)
@@ -117,7 +117,7 @@ def test_nothing_of_a_round_is_left_in_the_next(tmp_path: Path) -> None:
 
 def test_the_federation_is_finished_after_its_rounds(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, rounds=2) as w:
+        async with running_federation(tmp_path, rounds=2) as w:
             (a,) = await w.join("a")
             for round_ in range(2):
                 await a.deliver(1.0, round_)
@@ -130,9 +130,9 @@ def test_the_federation_is_finished_after_its_rounds(tmp_path: Path) -> None:
 
 def test_who_is_unknown_is_denied(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path) as w:
+        async with running_federation(tmp_path) as w:
             await w.join("a")
-            stranger = w.hand("stranger")
+            stranger = w.participant("stranger")
             await stranger.rendezvous()
             assert await code_of(stranger.beat()) == Code.PERMISSION_DENIED
             assert await code_of(stranger.start()) == Code.PERMISSION_DENIED
@@ -143,7 +143,7 @@ def test_who_is_unknown_is_denied(tmp_path: Path) -> None:
 
 def test_starting_outside_a_round_fails_its_precondition(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, min_participants=2) as w:
+        async with running_federation(tmp_path, min_participants=2) as w:
             (a,) = await w.join("a")
             assert await code_of(a.start()) == Code.FAILED_PRECONDITION
 
@@ -152,7 +152,7 @@ def test_starting_outside_a_round_fails_its_precondition(tmp_path: Path) -> None
 
 def test_a_second_different_update_already_exists(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, min_participants=2) as w:
+        async with running_federation(tmp_path, min_participants=2) as w:
             a, _ = await w.join("a", "b")
             await a.deliver(1.0)
             assert await code_of(a.deliver(2.0)) == Code.ALREADY_EXISTS
@@ -162,7 +162,7 @@ def test_a_second_different_update_already_exists(tmp_path: Path) -> None:
 
 def test_a_drop_out_goes_back_to_standby_and_a_return_resumes(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, min_participants=2) as w:
+        async with running_federation(tmp_path, min_participants=2) as w:
             a, b = await w.join("a", "b")
             w.coordinator.submit(m.Dropped((b.participant_id,)))
             assert await a.beat() == ("STANDBY", 0)
@@ -176,7 +176,7 @@ def test_a_drop_out_goes_back_to_standby_and_a_return_resumes(tmp_path: Path) ->
 def test_the_departure_of_an_unselected_participant_keeps_the_selection(tmp_path: Path) -> None:
     async def test() -> None:
         rules = {"min_participants": 2, "fraction_participants": 0.6}
-        async with world(tmp_path, **rules) as w:
+        async with running_federation(tmp_path, **rules) as w:
             hands = await w.join("a", "b", "c")
             before = w.state.selected
             (spare,) = (h for h in hands if h.participant_id not in before)
@@ -189,7 +189,7 @@ def test_the_departure_of_an_unselected_participant_keeps_the_selection(tmp_path
 def test_two_at_a_fraction_of_six_tenths_need_three_and_select_two(tmp_path: Path) -> None:
     async def test() -> None:
         rules = {"min_participants": 2, "fraction_participants": 0.6}
-        async with world(tmp_path, **rules) as w:
+        async with running_federation(tmp_path, **rules) as w:
             hands = await w.join("a", "b")
             assert await hands[0].beat() == ("STANDBY", 0)
             hands += await w.join("c")
@@ -203,7 +203,7 @@ def test_two_at_a_fraction_of_six_tenths_need_three_and_select_two(tmp_path: Pat
 def test_survivors_stay_selected_when_the_round_is_topped_up(tmp_path: Path) -> None:
     async def test() -> None:
         rules = {"min_participants": 3, "fraction_participants": 0.5, "quorum": 0.5}
-        async with world(tmp_path, **rules) as w:
+        async with running_federation(tmp_path, **rules) as w:
             await w.join(*"abcdef")
             kept, *gone = w.state.selected
             w.coordinator.submit(m.Dropped(tuple(gone)))
@@ -217,7 +217,7 @@ def test_survivors_stay_selected_when_the_round_is_topped_up(tmp_path: Path) -> 
 def test_silence_is_noticed_once(tmp_path: Path) -> None:
     async def test() -> None:
         times = {"heartbeat_time": 0.05, "heartbeat_timeout": 0.05}
-        async with world(tmp_path, min_participants=2, **times) as w:
+        async with running_federation(tmp_path, min_participants=2, **times) as w:
             await w.join("a")
             await w.coordinator.until(lambda s: not s.members)
             left = [e for e in w.coordinator.seen if isinstance(e, m.Left)]
@@ -229,7 +229,7 @@ def test_silence_is_noticed_once(tmp_path: Path) -> None:
 def test_a_hundred_silences_at_once_are_all_noticed(tmp_path: Path) -> None:
     async def test() -> None:
         times = {"heartbeat_time": 3.0, "heartbeat_timeout": 1.0}
-        async with world(tmp_path, min_participants=101, **times) as w:
+        async with running_federation(tmp_path, min_participants=101, **times) as w:
             await asyncio.gather(*(w.join(f"p{i}") for i in range(100)))
             assert len(w.state.members) == 100
             await w.coordinator.until(lambda s: not s.members)
@@ -240,7 +240,7 @@ def test_a_hundred_silences_at_once_are_all_noticed(tmp_path: Path) -> None:
 def test_a_heartbeat_prolongs_a_life(tmp_path: Path) -> None:
     async def test() -> None:
         times = {"heartbeat_time": 1.0, "heartbeat_timeout": 1.0}
-        async with world(tmp_path, min_participants=3, **times) as w:
+        async with running_federation(tmp_path, min_participants=3, **times) as w:
             a, b = await w.join("a", "b")
 
             async def live() -> None:
@@ -257,7 +257,7 @@ def test_a_heartbeat_prolongs_a_life(tmp_path: Path) -> None:
 
 def test_a_held_heartbeat_is_answered_the_moment_the_round_begins(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, min_participants=2, heartbeat_time=1000) as w:
+        async with running_federation(tmp_path, min_participants=2, heartbeat_time=1000) as w:
             (a,) = await w.join("a")
             held = asyncio.create_task(a.beat(wait_ms=900_000, seen_state=0, seen_round=0))
             await w.join("b")
@@ -268,7 +268,7 @@ def test_a_held_heartbeat_is_answered_the_moment_the_round_begins(tmp_path: Path
 
 def test_ten_participants_make_a_round_and_its_model_only_with_the_last(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, min_participants=10) as w:
+        async with running_federation(tmp_path, min_participants=10) as w:
             hands = await w.join(*"abcdefghi")
             assert {await h.beat() for h in hands} == {("STANDBY", 0)}
             hands += await w.join("j")
@@ -298,7 +298,7 @@ class Adds(Participant):
 
 def test_participants_of_the_sdk_go_through_all_rounds_and_stop(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, min_participants=2, rounds=3, epochs=2) as w:
+        async with running_federation(tmp_path, min_participants=2, rounds=3, epochs=2) as w:
             parts = [Adds(1.0, samples=1), Adds(5.0, samples=3)]
             settings = Settings(address=w.server.address, run_id="test")
             await asyncio.gather(*(take_part(p, settings) for p in parts))
@@ -319,7 +319,7 @@ def test_the_sdk_says_ready_and_minus_one_at_first(tmp_path: Path) -> None:
             return await super().call(method, request, limit)
 
     async def test() -> None:
-        async with world(tmp_path, rounds=1) as w:
+        async with running_federation(tmp_path, rounds=1) as w:
             settings = Settings(address=w.server.address, run_id="test")
             await take_part(Adds(1.0, 1), settings, Recorded)
 
@@ -329,7 +329,7 @@ def test_the_sdk_says_ready_and_minus_one_at_first(tmp_path: Path) -> None:
 
 def test_an_unweighted_mean_makes_the_first_weights(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, min_participants=2) as w:
+        async with running_federation(tmp_path, min_participants=2) as w:
             a, b = await w.join("a", "b")
             await a.deliver(1.0, samples=0)
             await b.deliver(2.0, samples=0)
@@ -340,7 +340,7 @@ def test_an_unweighted_mean_makes_the_first_weights(tmp_path: Path) -> None:
 
 def test_updates_weigh_by_their_samples(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, min_participants=2) as w:
+        async with running_federation(tmp_path, min_participants=2) as w:
             a, b = await w.join("a", "b")
             await a.deliver(1.0, samples=1)
             await b.deliver(5.0, samples=3)
@@ -351,7 +351,7 @@ def test_updates_weigh_by_their_samples(tmp_path: Path) -> None:
 
 def test_a_call_to_a_round_says_its_task_to_whom_it_concerns_and_who_asks(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, min_participants=2) as w:
+        async with running_federation(tmp_path, min_participants=2) as w:
             a, b = await w.join("a", "b")
             beat = wire.HeartbeatRequest
             told = (await a.call("Heartbeat", beat(want_task=True))).task
@@ -378,7 +378,7 @@ def test_a_participant_of_the_sdk_asks_at_first_and_is_told_later_rounds(tmp_pat
             return await super().call(method, request, limit)
 
     async def test() -> None:
-        async with world(tmp_path, rounds=5) as w:
+        async with running_federation(tmp_path, rounds=5) as w:
             settings = Settings(address=w.server.address, run_id="test")
             await take_part(Adds(1.0, 1), settings, Recorded)
             np.testing.assert_array_equal(await w.global_of(5), floats([4.0] * 4))

@@ -20,7 +20,7 @@ from folkmoot.federated.client import Settings, take_part
 from folkmoot.federated.config import Server
 from folkmoot.federated.participant import Participant
 from folkmoot.federated.server import serving
-from support.federation import Watched, code_of, federation, refusal, run, world
+from support.federation import Watched, code_of, federation_config, refusal, run, running_federation
 
 Code = grpc.StatusCode
 
@@ -38,12 +38,12 @@ class PlusOne(Participant):
 
 def test_01_finished_is_terminal(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, rounds=1) as w:
+        async with running_federation(tmp_path, rounds=1) as w:
             (a,) = await w.join("a")
             await a.deliver(7.0)
             await w.server.finished()
             w.coordinator.submit(m.Dropped((a.participant_id,)))
-            late = await w.hand("newcomer").rendezvous()
+            late = await w.participant("newcomer").rendezvous()
             assert (late.reply, late.state) == (wire.LATER, wire.STATE["FINISHED"])
             assert await code_of(a.deliver(99.0, 1)) == Code.FAILED_PRECONDITION
             assert w.state.phase == FINISHED
@@ -54,7 +54,7 @@ def test_01_finished_is_terminal(tmp_path: Path) -> None:
 
 def test_02_starting_outside_a_round_says_failed_precondition(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, min_participants=2) as w:
+        async with running_federation(tmp_path, min_participants=2) as w:
             (a,) = await w.join("a")
             code, reason = await refusal(a.start())
             assert code == Code.FAILED_PRECONDITION
@@ -65,7 +65,7 @@ def test_02_starting_outside_a_round_says_failed_precondition(tmp_path: Path) ->
 
 def test_03_a_missing_object_is_refused_and_may_still_come(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path) as w:
+        async with running_federation(tmp_path) as w:
             (a,) = await w.join("a")
             code, reason = await refusal(a.end(bytes(32)))
             assert code == Code.FAILED_PRECONDITION
@@ -78,7 +78,7 @@ def test_03_a_missing_object_is_refused_and_may_still_come(tmp_path: Path) -> No
 
 def test_04_unselected_and_stale_updates_are_refused(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, rounds=3, spares=1, fraction_participants=0.5) as w:
+        async with running_federation(tmp_path, rounds=3, spares=1, fraction_participants=0.5) as w:
             hands = await w.join("a", "b", "c")
             (chosen,) = (h for h in hands if h.participant_id in w.state.selected)
             other = next(h for h in hands if h is not chosen)
@@ -94,7 +94,7 @@ def test_04_unselected_and_stale_updates_are_refused(tmp_path: Path) -> None:
 
 def test_05_nobody_delivers_under_anothers_name(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, min_participants=2) as w:
+        async with running_federation(tmp_path, min_participants=2) as w:
             a, b = await w.join("a", "b")
             digest = a.upload(1.0)
             code, reason = await refusal(b.end(digest, participant_id=a.participant_id))
@@ -108,7 +108,7 @@ def test_05_nobody_delivers_under_anothers_name(tmp_path: Path) -> None:
 def test_06_an_unselected_drop_out_pauses_nobody(tmp_path: Path) -> None:
     async def test() -> None:
         rules = {"min_participants": 2, "fraction_participants": 0.6}
-        async with world(tmp_path, **rules) as w:
+        async with running_federation(tmp_path, **rules) as w:
             hands = await w.join("a", "b", "c")
             chosen = [h for h in hands if h.participant_id in w.state.selected]
             (other,) = (h for h in hands if h not in chosen)
@@ -133,7 +133,7 @@ def test_07_fractions_are_exact(least: int, fraction: float, connected: int) -> 
 
 def test_08_nan_and_negative_samples_never_reach_the_model(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, min_participants=2, spares=1) as w:
+        async with running_federation(tmp_path, min_participants=2, spares=1) as w:
             hands = await w.join("a", "b", "c")
             chosen = [h for h in hands if h.participant_id in w.state.selected]
             assert await code_of(chosen[0].deliver(1.0, samples=-17)) == Code.INVALID_ARGUMENT
@@ -150,7 +150,7 @@ def test_08_nan_and_negative_samples_never_reach_the_model(tmp_path: Path) -> No
 
 def test_09_a_wrong_shape_cannot_wedge_a_round(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, rounds=3, min_participants=2) as w:
+        async with running_federation(tmp_path, rounds=3, min_participants=2) as w:
             a, b = await w.join("a", "b")
             await a.deliver(1.0)
             await b.deliver(1.0)
@@ -169,9 +169,11 @@ def test_09_a_wrong_shape_cannot_wedge_a_round(tmp_path: Path) -> None:
 def test_10_joining_while_others_expire_is_safe(tmp_path: Path) -> None:
     async def test() -> None:
         times = {"heartbeat_time": 0.005, "heartbeat_timeout": 0.005}
-        async with world(tmp_path, min_participants=300, **times) as w:
+        async with running_federation(tmp_path, min_participants=300, **times) as w:
             for batch in range(10):
-                await asyncio.gather(*(w.hand(f"{batch}.{i}").rendezvous() for i in range(20)))
+                await asyncio.gather(
+                    *(w.participant(f"{batch}.{i}").rendezvous() for i in range(20))
+                )
             await w.coordinator.until(lambda s: not s.members)
             joined = [e for e in w.coordinator.seen if isinstance(e, m.Joined)]
             left = [e for e in w.coordinator.seen if isinstance(e, m.Left)]
@@ -182,7 +184,7 @@ def test_10_joining_while_others_expire_is_safe(tmp_path: Path) -> None:
 
 def test_11_and_no_growth_a_thousand_rounds_in_one_process(tmp_path: Path) -> None:
     async def test() -> None:
-        config = federation(tmp_path, {"rounds": 1000})
+        config = federation_config(tmp_path, {"rounds": 1000})
         async with serving(config, Watched) as server:
             coordinator = server.coordinator
             settings = Settings(address=server.address, run_id="test")
@@ -228,7 +230,7 @@ def _in_use(state: Path) -> dict[str, int]:
 
 def test_12_participants_survive_a_coordinator_that_starts_again(tmp_path: Path) -> None:
     async def test() -> None:
-        config = federation(tmp_path, {"rounds": 6, "min_participants": 2})
+        config = federation_config(tmp_path, {"rounds": 6, "min_participants": 2})
         async with serving(config, Watched) as server:
             port = server.port
             settings = Settings(address=server.address, run_id="test")
@@ -246,7 +248,7 @@ def test_12_participants_survive_a_coordinator_that_starts_again(tmp_path: Path)
 def test_13_a_stuck_participant_holds_a_round_only_until_its_deadline(tmp_path: Path) -> None:
     async def test() -> None:
         rules = {"min_participants": 2, "quorum": 0.5, "round_deadline": 0.1}
-        async with world(tmp_path, **rules) as w:
+        async with running_federation(tmp_path, **rules) as w:
             a, stuck = await w.join("a", "stuck")
             beats = asyncio.create_task(_beat_for_ever(stuck))
             await stuck.start()
@@ -270,7 +272,7 @@ def test_14_a_pickle_is_never_loaded(tmp_path: Path) -> None:
             return os.mkdir, (str(trap),)
 
     async def test() -> None:
-        async with world(tmp_path) as w:
+        async with running_federation(tmp_path) as w:
             (a,) = await w.join("a")
             body = pickle.dumps(Trap())
             w.bucket.put(f"0/{a.participant_id}", body)
@@ -286,7 +288,7 @@ def test_15_memory_does_not_grow_with_the_number_of_updates(tmp_path: Path) -> N
 
     async def test() -> None:
         size, count = 1_000_000, 20
-        async with world(tmp_path, min_participants=count) as w:
+        async with running_federation(tmp_path, min_participants=count) as w:
             hands = await w.join(*(f"p{i}" for i in range(count)))
             values = np.ones(size, np.float32)
             for hand in hands[:-1]:
@@ -307,7 +309,7 @@ def test_16_a_round_does_not_wait_for_a_heartbeat_period(tmp_path: Path) -> None
 
     async def test() -> None:
         rules = {"rounds": 5, "min_participants": 2, "heartbeat_time": 3600.0}
-        config = federation(tmp_path, rules, server=Server(port=0, state="state"))
+        config = federation_config(tmp_path, rules, server=Server(port=0, state="state"))
         async with serving(config) as server:
             settings = Settings(address=server.address, run_id="test")
             await asyncio.gather(*(take_part(PlusOne(), settings) for _ in range(2)))

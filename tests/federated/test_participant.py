@@ -14,7 +14,7 @@ from folkmoot.federated import Participant, Settings, take_part
 from folkmoot.federated.arrays import ModelFile
 from folkmoot.federated.frameworks import from_sklearn, from_torch, to_sklearn, to_torch
 from folkmoot.federated.participant import BadResult, checked_result, encode_figures, named
-from support.federation import federation, run, with_bucket, world
+from support.federation import federation_config, run, running_federation, with_bucket
 
 
 class Does(Participant):
@@ -49,7 +49,7 @@ def test_named_arrays_keep_their_names_shapes_and_dtypes(tmp_path: Path) -> None
         return {k: v + 1 for k, v in weights.items()}, 1, {}
 
     async def test() -> None:
-        async with world(tmp_path) as w:
+        async with running_federation(tmp_path) as w:
             await take_part(Does(train, start), settings(w))
             with ModelFile(w.coordinator.store.global_path(2)) as model:
                 for name, array in model.arrays().items():
@@ -63,7 +63,7 @@ def test_a_participants_own_error_is_its_own(tmp_path: Path) -> None:
         raise ZeroDivisionError("in the owner's code")
 
     async def test() -> None:
-        async with world(tmp_path) as w:
+        async with running_federation(tmp_path) as w:
             with pytest.raises(ZeroDivisionError, match="in the owner's code"):
                 await take_part(Does(train), settings(w))
 
@@ -97,7 +97,7 @@ def test_a_bad_update_is_told_and_the_participant_tries_again(tmp_path: Path) ->
     tries = iter([np.nan, 1.0])
 
     async def test() -> None:
-        async with world(tmp_path) as w:
+        async with running_federation(tmp_path) as w:
             train = lambda weights: (weights + np.float32(next(tries)), 1, {})  # noqa: E731
             await take_part(Does(train), settings(w))
             assert list(await w.global_of(2)) == [1.0, 1.0]
@@ -107,7 +107,7 @@ def test_a_bad_update_is_told_and_the_participant_tries_again(tmp_path: Path) ->
 
 def test_an_expelled_participant_stops_and_says_why(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, max_strikes=1) as w:
+        async with running_federation(tmp_path, max_strikes=1) as w:
             bad = Does(lambda weights: (weights * np.float32(np.nan), 1, {}))
             with pytest.raises(Exception, match="too many bad updates"):
                 await take_part(bad, settings(w))
@@ -117,7 +117,7 @@ def test_an_expelled_participant_stops_and_says_why(tmp_path: Path) -> None:
 
 def test_late_participants_wait_for_room_and_leave_when_all_is_done(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, rounds=3) as w:
+        async with running_federation(tmp_path, rounds=3) as w:
             train = lambda weights: (weights, 1, {})  # noqa: E731
             await asyncio.gather(*(take_part(Does(train), settings(w)) for _ in range(4)))
             assert w.state.phase == "FINISHED"
@@ -131,8 +131,8 @@ def test_weights_given_at_the_start_make_an_initial_round_needless(tmp_path: Pat
     save_file({"weights": np.array([5.0, 6.0])}, tmp_path / "given.safetensors")
 
     async def test() -> None:
-        config = federation(tmp_path, {"rounds": 1}, initial_weights="given.safetensors")
-        async with world(tmp_path, config) as w:
+        config = federation_config(tmp_path, {"rounds": 1}, initial_weights="given.safetensors")
+        async with running_federation(tmp_path, config) as w:
             await take_part(Does(lambda weights: (weights * 2, 1, {})), settings(w))
             assert list(await w.global_of(1)) == [10.0, 12.0]
 
@@ -144,9 +144,9 @@ def test_asynchronous_rounds_use_updates_as_they_come(tmp_path: Path) -> None:
 
     async def test() -> None:
         rules = {"rounds": 6, "min_participants": 1, "spares": 3, "buffer": 2, "max_staleness": 2}
-        config = federation(tmp_path, rules, aggregation=FedBuff())
+        config = federation_config(tmp_path, rules, aggregation=FedBuff())
         config = with_bucket(config, keep_rounds=5)
-        async with world(tmp_path, config) as w:
+        async with running_federation(tmp_path, config) as w:
             train = lambda weights: (weights + np.float32(1), 1, {})  # noqa: E731
             await asyncio.gather(*(take_part(Does(train), settings(w)) for _ in range(4)))
             assert w.state.round == 6

@@ -11,7 +11,7 @@ from folkmoot.federated import Participant, Settings, take_part
 from folkmoot.federated.arrays import ModelFile
 from folkmoot.federated.presigned import PresignedWeights
 from folkmoot.federated.weights import WeightsUnavailable
-from support.federation import federation, refusal, run, with_bucket, world
+from support.federation import federation_config, refusal, run, running_federation, with_bucket
 from support.servers import S3Server
 
 
@@ -28,10 +28,10 @@ class Averages(Participant):
 
 def test_a_federation_over_s3(tmp_path: Path, s3_server: S3Server) -> None:
     async def test() -> None:
-        config = federation(tmp_path, {"rounds": 4, "min_participants": 2})
+        config = federation_config(tmp_path, {"rounds": 4, "min_participants": 2})
         url, options = s3_server.new_bucket(), s3_server.options
         config = with_bucket(config, url=url, options=options, keep_rounds=2)
-        async with world(tmp_path, config) as w:
+        async with running_federation(tmp_path, config) as w:
             settings = Settings(
                 address=w.server.address, run_id="test", bucket_options=s3_server.options
             )
@@ -48,9 +48,9 @@ def test_a_federation_over_s3(tmp_path: Path, s3_server: S3Server) -> None:
 
 def test_missing_and_damaged_objects_on_s3_are_refused(tmp_path: Path, s3_server: S3Server) -> None:
     async def test() -> None:
-        config = federation(tmp_path, {"rounds": 1})
+        config = federation_config(tmp_path, {"rounds": 1})
         config = with_bucket(config, url=s3_server.new_bucket(), options=s3_server.options)
-        async with world(tmp_path, with_bucket(config, keep_updates=True)) as w:
+        async with running_federation(tmp_path, with_bucket(config, keep_updates=True)) as w:
             (a,) = await w.join("a")
             code, _ = await refusal(a.end(bytes(32)))
             assert code == grpc.StatusCode.FAILED_PRECONDITION
@@ -70,10 +70,10 @@ def test_participants_without_any_right_use_signed_urls(
     tmp_path: Path, s3_server: S3Server
 ) -> None:
     async def test() -> None:
-        config = federation(tmp_path, {"rounds": 3, "min_participants": 2})
+        config = federation_config(tmp_path, {"rounds": 3, "min_participants": 2})
         url = s3_server.new_bucket()
         config = with_bucket(config, url=url, options=s3_server.options, presign=True)
-        async with world(tmp_path, config) as w:
+        async with running_federation(tmp_path, config) as w:
             settings = Settings(address=w.server.address, run_id="test")
             parts = [Averages(1.0, 1), Averages(5.0, 3)]
             await asyncio.gather(*(take_part(part, settings) for part in parts))
@@ -86,10 +86,10 @@ def test_participants_without_any_right_use_signed_urls(
 
 def test_a_signed_url_writes_one_object_only(tmp_path: Path, s3_server: S3Server) -> None:
     async def test() -> None:
-        config = federation(tmp_path, {"rounds": 1})
+        config = federation_config(tmp_path, {"rounds": 1})
         url = s3_server.new_bucket()
         config = with_bucket(config, url=url, options=s3_server.options, presign=True)
-        async with world(tmp_path, config) as w:
+        async with running_federation(tmp_path, config) as w:
             (a,) = await w.join("a")
             started = await a.start()
             arrays = {"weights": np.ones(2, np.float32)}

@@ -14,7 +14,15 @@ from folkmoot.federated import wire
 from folkmoot.federated.arrays import ModelFile, save_model
 from folkmoot.federated.config import Security
 from folkmoot.federated.signing import Signer
-from support.federation import code_of, federation, identity, refusal, run, with_bucket, world
+from support.federation import (
+    code_of,
+    federation_config,
+    identity,
+    refusal,
+    run,
+    running_federation,
+    with_bucket,
+)
 
 Code = grpc.StatusCode
 
@@ -31,7 +39,7 @@ async def send(hand: Any, method: str, request: Any) -> Any:
 
 def test_a_replayed_request_is_refused(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path) as w:
+        async with running_federation(tmp_path) as w:
             (a,) = await w.join("a")
             request = signed(a, "Heartbeat", wire.HeartbeatRequest())
             await send(a, "Heartbeat", request)
@@ -59,7 +67,7 @@ def test_a_replayed_request_is_refused(tmp_path: Path) -> None:
 )
 def test_an_altered_request_is_refused(tmp_path: Path, alter: Any) -> None:
     async def test() -> None:
-        async with world(tmp_path, min_participants=2) as w:
+        async with running_federation(tmp_path, min_participants=2) as w:
             a, _ = await w.join("a", "b")
             request = wire.EndTrainingRoundRequest(
                 number_samples=1, digest=a.upload(1.0), metrics='{"loss": 1}'
@@ -74,7 +82,7 @@ def test_an_altered_request_is_refused(tmp_path: Path, alter: Any) -> None:
 
 def test_a_signature_is_good_for_one_method_and_one_run_only(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path) as w:
+        async with running_federation(tmp_path) as w:
             (a,) = await w.join("a")
             other = signed(a, "Heartbeat", wire.StartTrainingRoundRequest())
             assert await code_of(send(a, "StartTrainingRound", other)) == Code.UNAUTHENTICATED
@@ -88,11 +96,11 @@ def test_a_signature_is_good_for_one_method_and_one_run_only(tmp_path: Path) -> 
 
 def test_what_was_heard_before_a_restart_is_worth_nothing_after_it(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, min_participants=2) as w:
+        async with running_federation(tmp_path, min_participants=2) as w:
             (a,) = await w.join("a")
             recorded = signed(a, "Rendezvous", wire.RendezvousRequest())
-        async with world(tmp_path, min_participants=2) as w:
-            thief = w.hand("thief")
+        async with running_federation(tmp_path, min_participants=2) as w:
+            thief = w.participant("thief")
             answer = await send(thief, "Rendezvous", recorded)
             assert answer.reply == wire.LATER
             heartbeat = Signer(identity("a")).sign("Heartbeat", wire.HeartbeatRequest(), b"old")
@@ -104,9 +112,9 @@ def test_what_was_heard_before_a_restart_is_worth_nothing_after_it(tmp_path: Pat
 def test_only_who_is_on_the_allow_list_takes_part_under_its_name(tmp_path: Path) -> None:
     async def test() -> None:
         known = Security(participants={"clinic": identity("a").public.hex()})
-        config = federation(tmp_path, {"rounds": 1}, security=known)
-        async with world(tmp_path, with_bucket(config, keep_updates=True)) as w:
-            code, reason = await refusal(w.hand("stranger").rendezvous())
+        config = federation_config(tmp_path, {"rounds": 1}, security=known)
+        async with running_federation(tmp_path, with_bucket(config, keep_updates=True)) as w:
+            code, reason = await refusal(w.participant("stranger").rendezvous())
             assert code == Code.PERMISSION_DENIED
             assert "allow-list" in reason
             (clinic,) = await w.join("a")
@@ -120,7 +128,7 @@ def test_only_who_is_on_the_allow_list_takes_part_under_its_name(tmp_path: Path)
 
 def test_an_oversized_message_is_refused_before_it_is_read(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path) as w:
+        async with running_federation(tmp_path) as w:
             (a,) = await w.join("a")
             digest = a.upload(1.0)
             assert await code_of(a.end(digest, metrics="x" * 100_000)) == Code.RESOURCE_EXHAUSTED
@@ -131,8 +139,8 @@ def test_an_oversized_message_is_refused_before_it_is_read(tmp_path: Path) -> No
 
 def test_an_oversized_object_is_refused_before_it_is_read(tmp_path: Path) -> None:
     async def test() -> None:
-        config = with_bucket(federation(tmp_path, {}), max_object=10_000)
-        async with world(tmp_path, config) as w:
+        config = with_bucket(federation_config(tmp_path, {}), max_object=10_000)
+        async with running_federation(tmp_path, config) as w:
             (a,) = await w.join("a")
             code, reason = await refusal(a.deliver(np.zeros(5000)))
             assert code == Code.INVALID_ARGUMENT
@@ -156,7 +164,7 @@ def _flipped(body: bytes) -> bytes:
 )
 def test_a_damaged_object_is_data_loss_and_may_be_sent_again(tmp_path: Path, damage: Any) -> None:
     async def test() -> None:
-        async with world(tmp_path) as w:
+        async with running_federation(tmp_path) as w:
             (a,) = await w.join("a")
             digest = a.upload(5.0)
             key = f"0/{a.participant_id}"
@@ -185,7 +193,7 @@ def test_a_bad_update_is_quarantined_with_its_reason(
     tmp_path: Path, update: dict[str, np.ndarray], reason: str
 ) -> None:
     async def test() -> None:
-        async with world(tmp_path, rounds=2) as w:
+        async with running_federation(tmp_path, rounds=2) as w:
             (a,) = await w.join("a")
             await a.deliver([1.0, 2.0])
             await w.global_of(1)
@@ -200,7 +208,7 @@ def test_a_bad_update_is_quarantined_with_its_reason(
 
 def test_the_same_update_again_is_answered_as_before_and_counts_once(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, rounds=3, min_participants=2) as w:
+        async with running_federation(tmp_path, rounds=3, min_participants=2) as w:
             a, b = await w.join("a", "b")
             digest = a.upload(1.0)
             assert not (await a.end(digest)).again
@@ -214,7 +222,7 @@ def test_the_same_update_again_is_answered_as_before_and_counts_once(tmp_path: P
 
 def test_an_object_changed_after_it_was_counted_changes_nothing(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, min_participants=2) as w:
+        async with running_federation(tmp_path, min_participants=2) as w:
             a, b = await w.join("a", "b")
             await a.deliver(1.0)
             a.upload(1000.0)
@@ -226,7 +234,7 @@ def test_an_object_changed_after_it_was_counted_changes_nothing(tmp_path: Path) 
 
 def test_bad_metrics_never_cost_an_update(tmp_path: Path) -> None:
     async def test() -> None:
-        async with world(tmp_path, rounds=9) as w:
+        async with running_federation(tmp_path, rounds=9) as w:
             (a,) = await w.join("a")
             reports = ["", "{}", '{"loss": 0.5, "by_class": [1, 2]}']
             refused = ["no json", "[1]", '{"a":', "[" * 5000, "null", '{"a"}']

@@ -19,7 +19,12 @@ from folkmoot.federated import Participant, Settings, Tls, take_part
 from folkmoot.federated.config import Metrics, Security
 from folkmoot.federated.eventlog import AggregationFailed
 from folkmoot.host.journal import JournalError
-from support.federation import code_of, federation, run, world
+from support.federation import (
+    code_of,
+    federation_config,
+    run,
+    running_federation,
+)
 
 
 def certificate(folder: Path, name: str, issuer: str = "") -> None:
@@ -70,15 +75,17 @@ def test_a_federation_over_tls(tmp_path: Path, mutual: bool) -> None:
             tls_key="server.key",
             tls_client_authority="authority.pem" if mutual else "",
         )
-        config = federation(tmp_path, {"rounds": 2}, security=security)
+        config = federation_config(tmp_path, {"rounds": 2}, security=security)
         server = msgspec.structs.replace(config.server, host="localhost")
-        async with world(tmp_path, msgspec.structs.replace(config, server=server)) as w:
+        async with running_federation(
+            tmp_path, msgspec.structs.replace(config, server=server)
+        ) as w:
             own = (files["client.pem"], files["client.key"]) if mutual else ("", "")
             tls = Tls(files["authority.pem"], *own)
-            plain = w.hand("plain")
+            plain = w.participant("plain")
             assert await code_of(plain.rendezvous()) == grpc.StatusCode.UNAVAILABLE
             if mutual:
-                nobody = w.hand("nobody", tls=Tls(files["authority.pem"]))
+                nobody = w.participant("nobody", tls=Tls(files["authority.pem"]))
                 assert await code_of(nobody.rendezvous()) == grpc.StatusCode.UNAVAILABLE
             settings = Settings(address=w.server.address, run_id="test", tls=tls)
             await take_part(One(), settings)
@@ -90,8 +97,8 @@ def test_a_federation_over_tls(tmp_path: Path, mutual: bool) -> None:
 def test_prometheus_is_told_how_the_federation_does(tmp_path: Path) -> None:
     async def test() -> None:
         metrics = Metrics(enable=True, port=0)
-        config = federation(tmp_path, {"min_participants": 2}, metrics=metrics)
-        async with world(tmp_path, config) as w:
+        config = federation_config(tmp_path, {"min_participants": 2}, metrics=metrics)
+        async with running_federation(tmp_path, config) as w:
             (a,) = await w.join("a")
             await a.beat()
             url = f"http://127.0.0.1:{w.server.metrics_port}/metrics"
@@ -110,16 +117,18 @@ def _read(url: str) -> bytes:
 
 def test_a_state_folder_serves_one_coordinator_and_one_run(tmp_path: Path) -> None:
     async def test() -> None:
-        config = federation(tmp_path, {})
-        async with world(tmp_path, config):
+        config = federation_config(tmp_path, {})
+        async with running_federation(tmp_path, config):
             with pytest.raises(JournalError, match="in use"):
-                async with world(tmp_path, config):
+                async with running_federation(tmp_path, config):
                     pass
         with pytest.raises(JournalError, match="another run"):
-            async with world(tmp_path, msgspec.structs.replace(config, run_id="other")):
+            async with running_federation(
+                tmp_path, msgspec.structs.replace(config, run_id="other")
+            ):
                 pass
         with pytest.raises(JournalError, match="epochs was 1, is 2"):
-            async with world(tmp_path, federation(tmp_path, {"epochs": 2})):
+            async with running_federation(tmp_path, federation_config(tmp_path, {"epochs": 2})):
                 pass
 
     run(test)
@@ -129,14 +138,14 @@ def test_a_lost_update_is_asked_for_again_after_a_restart(tmp_path: Path) -> Non
     """A power cut may take an update that was never synced; its digest tells."""
 
     async def test() -> None:
-        config = federation(tmp_path, {"min_participants": 2})
-        async with world(tmp_path, config) as w:
+        config = federation_config(tmp_path, {"min_participants": 2})
+        async with running_federation(tmp_path, config) as w:
             a, _ = await w.join("a", "b")
             await a.deliver(1.0)
             key = f"0/{a.participant_id}"
         (tmp_path / "state/spool" / key).unlink()
         (tmp_path / "state/bucket" / key).write_bytes(b"torn")
-        async with world(tmp_path, config) as w:
+        async with running_federation(tmp_path, config) as w:
             assert w.state.deliveries == {}
             a, b = await w.join("a", "b")
             await a.deliver(1.0)
@@ -148,8 +157,8 @@ def test_a_lost_update_is_asked_for_again_after_a_restart(tmp_path: Path) -> Non
 
 def test_a_full_disk_delays_a_round_and_loses_nothing(tmp_path: Path, small_disk: Path) -> None:
     async def test() -> None:
-        config = federation(small_disk, {"rounds": 1, "min_participants": 2})
-        async with world(small_disk, config) as w:
+        config = federation_config(small_disk, {"rounds": 1, "min_participants": 2})
+        async with running_federation(small_disk, config) as w:
             a, b = await w.join("a", "b")
             await a.deliver(np.full(300_000, 1.0))
             digest = b.upload(np.full(300_000, 3.0))

@@ -53,7 +53,7 @@ class Client:
         return state_hash(self.model).root
 
 
-class Folk:
+class MethodRun:
     """Runs rounds; `sent` keeps each round's payloads by sender until they are applied."""
 
     def __init__(self, recipe: Recipe, clients: int, seed: int = 0) -> None:

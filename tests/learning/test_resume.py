@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from folkmoot.core.recipe import Dense, DiLoCo, Distro, SparseLoCo
-from learning.method_run import LR, Client, Folk, closure
+from learning.method_run import LR, Client, MethodRun, closure
 
 RECIPES = [
     Dense(),
@@ -35,7 +35,7 @@ def reloaded(client: Client, recipe) -> Client:
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: f"{type(r).__name__}-{r}"[:60])
 def test_a_run_stopped_at_random_steps_has_the_bits_of_one_that_never_stopped(recipe):
-    steady, broken = Folk(recipe, 2), Folk(recipe, 2)
+    steady, broken = MethodRun(recipe, 2), MethodRun(recipe, 2)
     stops = random.Random(7).sample(range(1, 30), 5)
     for step in range(30):
         steady.round(missing=0.2)
@@ -51,10 +51,10 @@ def test_an_aborted_contribution_leaves_no_trace(recipe):
     class Cancelled(Exception):
         pass
 
-    folk = Folk(recipe, 2)
+    run = MethodRun(recipe, 2)
     for _ in range(5):
-        folk.round()
-    client = folk.clients[0]
+        run.round()
+    client = run.clients[0]
     weights = client.root()
     state = {k: v.clone() for k, v in client.method.state_dict().items()}
     train = closure(client.model, client.draw)
@@ -81,9 +81,9 @@ def test_an_aborted_contribution_leaves_no_trace(recipe):
 
 
 def test_a_gradient_that_is_not_finite_is_an_error_that_changes_nothing():
-    folk = Folk(Distro(k=8), 1)
-    folk.round()
-    client = folk.clients[0]
+    run = MethodRun(Distro(k=8), 1)
+    run.round()
+    client = run.clients[0]
     weights, momentum = client.root(), client.method.momentum.clone()
 
     def broken(_: int) -> float:

@@ -6,7 +6,7 @@ import torch
 from folkmoot.core.recipe import Distro
 from folkmoot.learning.distro import native, pure
 from folkmoot.learning.distro.method import RETURNED
-from learning.method_run import Folk
+from learning.method_run import MethodRun
 
 
 @pytest.mark.parametrize(
@@ -21,25 +21,25 @@ from learning.method_run import Folk
 )
 def test_clients_agree_after_each_of_300_steps_with_churn(clients, recipe, monkeypatch):
     monkeypatch.setattr(native, "_LEAST", 512)  # several batches, so that threads have work
-    folk = Folk(recipe, clients)
+    run = MethodRun(recipe, clients)
     first = None
     for _ in range(300):
-        folk.round(missing=0.1)
-        assert len({c.root() for c in folk.clients}) == 1, f"diverged at step {folk.step - 1}"
-        first = first or folk.loss
-        change = folk.random.random()
-        if change < 0.03 and len(folk.clients) > 2:
-            folk.leave()
-        elif change > 0.97 and len(folk.clients) < clients + 2:
-            folk.join()
-    assert folk.named > clients, "nobody joined: the test would not have tested churn"
-    assert folk.loss < 0.7 * first, "equal, but nothing was learned"
+        run.round(missing=0.1)
+        assert len({c.root() for c in run.clients}) == 1, f"diverged at step {run.step - 1}"
+        first = first or run.loss
+        change = run.random.random()
+        if change < 0.03 and len(run.clients) > 2:
+            run.leave()
+        elif change > 0.97 and len(run.clients) < clients + 2:
+            run.join()
+    assert run.named > clients, "nobody joined: the test would not have tested churn"
+    assert run.loss < 0.7 * first, "equal, but nothing was learned"
 
 
 def test_half_of_a_contribution_that_got_lost_is_in_the_momentum_again():
     """Error feedback covers losses: what nobody applied is not forgotten."""
-    folk = Folk(Distro(k=8, delay=0), 1)
-    client = folk.clients[0]
+    run = MethodRun(Distro(k=8, delay=0), 1)
+    client = run.clients[0]
     client.contribute(0)
     (flying,) = client.method.in_flight
     expected = client.method.momentum.clone()

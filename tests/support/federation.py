@@ -36,7 +36,7 @@ def run(test: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None
     asyncio.run(bounded())
 
 
-def federation(folder: Path, rules: dict[str, Any], **sections: Any) -> Federation:
+def federation_config(folder: Path, rules: dict[str, Any], **sections: Any) -> Federation:
     sections.setdefault("server", Server(port=0, state="state"))
     sections.setdefault("seed", SEED)
     config = Federation(run_id=RUN, rounds=Rules(**{"rounds": 2, **rules}), **sections)
@@ -74,7 +74,7 @@ class Watched(Coordinator):
             await self._changed.wait_for(lambda: holds(self.state))
 
 
-class Hand(Connection):
+class ManualParticipant(Connection):
     """A participant that does exactly what a test says."""
 
     weights: Weights
@@ -117,29 +117,29 @@ class Hand(Connection):
         return await self.end(self.upload(values, round_), round_, samples, **fields)
 
 
-class World:
+class RunningFederation:
     def __init__(self, server: Any) -> None:
         self.server = server
         self.coordinator: Watched = server.coordinator
         self.config: Federation = server.coordinator.config
         self.bucket = Bucket(self.config.bucket.url, self.config.bucket.options)
-        self._hands: list[Hand] = []
+        self._participants: list[ManualParticipant] = []
 
     @property
     def state(self) -> State:
         return self.coordinator.state
 
-    def hand(self, name: str, **named: Any) -> Hand:
-        hand = Hand(self.server.address, RUN, identity(name), **named)
-        hand.weights = Weights(self.bucket)
-        self._hands.append(hand)
-        return hand
+    def participant(self, name: str, **named: Any) -> ManualParticipant:
+        participant = ManualParticipant(self.server.address, RUN, identity(name), **named)
+        participant.weights = Weights(self.bucket)
+        self._participants.append(participant)
+        return participant
 
-    async def join(self, *names: str) -> list[Hand]:
-        hands = [self.hand(name) for name in names]
-        for hand in hands:
-            assert (await hand.rendezvous()).reply == wire.ACCEPT
-        return hands
+    async def join(self, *names: str) -> list[ManualParticipant]:
+        participants = [self.participant(name) for name in names]
+        for participant in participants:
+            assert (await participant.rendezvous()).reply == wire.ACCEPT
+        return participants
 
     async def global_of(self, round_: int) -> Array:
         """The round's global model, when the coordinator has got there."""
@@ -148,18 +148,18 @@ class World:
             return model.arrays()["weights"].copy()
 
     async def close(self) -> None:
-        for hand in self._hands:
-            await hand.close()
+        for participant in self._participants:
+            await participant.close()
 
 
 @asynccontextmanager
-async def world(
+async def running_federation(
     folder: Path, /, config: Federation | None = None, **rules: Any
-) -> AsyncIterator[World]:
+) -> AsyncIterator[RunningFederation]:
     """A running federation; `rules` are those of `[rounds]`."""
-    config = config or federation(folder, rules)
+    config = config or federation_config(folder, rules)
     async with serving(config, Watched) as server:
-        made = World(server)
+        made = RunningFederation(server)
         try:
             yield made
         finally:

@@ -1,6 +1,6 @@
 """A run in one process: a real server on loopback, real peers, real members, a tiny model.
 
-    async with moot(tmp_path, total_steps=6) as run:
+    async with small_run(tmp_path, total_steps=6) as run:
         ana, bob = await run.join(2)
         await run.until(run.finished)
 
@@ -74,11 +74,11 @@ def make_run(folder: Path, **changes: Any) -> Run:
     return run
 
 
-class Attendant:
+class RunMember:
     """One member with everything it said."""
 
-    def __init__(self, moot: "Moot", identity: Identity) -> None:
-        self.moot, self.identity = moot, identity
+    def __init__(self, small_run: "SmallRun", identity: Identity) -> None:
+        self.small_run, self.identity = small_run, identity
         self.said: list[msgspec.Struct] = []
         self.member: Any = None
         self.peer: Any = None
@@ -95,7 +95,7 @@ class Attendant:
 
     def emit(self, event: msgspec.Struct) -> None:
         self.said.append(event)
-        self.moot.heard(self, event)
+        self.small_run.heard(self, event)
 
     def all(self, kind: type[E]) -> list[E]:
         return [event for event in self.said if isinstance(event, kind)]
@@ -110,18 +110,18 @@ class Attendant:
     async def begin(
         self,
         learner: type[Learner] = Learner,
-        prepare: Callable[["Attendant"], None] = lambda attendant: None,
+        prepare: Callable[["RunMember"], None] = lambda who: None,
     ) -> None:
-        run = self.moot.run
+        run = self.small_run.run
         made = await asyncio.to_thread(learner, run)
-        self.authority = ServerAuthority(self.moot.address, run.run_id, self.identity)
+        self.authority = ServerAuthority(self.small_run.address, run.run_id, self.identity)
         topic = gossip_topic(run.run_id)
-        self.peer = await Peer.open(self.identity.private, topic, self.moot.peers)
-        folder = self.moot.folder / self.name
+        self.peer = await Peer.open(self.identity.private, topic, self.small_run.peers)
+        folder = self.small_run.folder / self.name
         self.member = Member(run, self.id, self.authority, self.peer, made, folder, self.emit)
         prepare(self)
         self.task = asyncio.create_task(self.member.run())
-        self.task.add_done_callback(lambda _: self.moot.news.set())
+        self.task.add_done_callback(lambda _: self.small_run.news.set())
 
     async def end(self) -> None:
         """Gone without a word, as after a power cut."""
@@ -138,7 +138,7 @@ class Attendant:
         await self.end()
 
 
-class Moot:
+class SmallRun:
     """The run, and everyone who ever attended it."""
 
     def __init__(self, run: Run, folder: Path, peers: PeerConfig) -> None:
@@ -147,9 +147,9 @@ class Moot:
         self.effects: list[m.Effect] = []
         self.claims: list[msgspec.Struct] = []  # what became of checkpointers' claims
         self.times: list[int] = []  # of the effects, by the run's clock, in milliseconds
-        self.attendants: list[Attendant] = []
+        self.members: list[RunMember] = []
         self.news = asyncio.Event()
-        self.on_event: Callable[[Attendant, msgspec.Struct], None] = lambda who, event: None
+        self.on_event: Callable[[RunMember, msgspec.Struct], None] = lambda who, event: None
 
     @property
     def address(self) -> str:
@@ -169,15 +169,15 @@ class Moot:
         self.claims.append(event)
         self.news.set()
 
-    def heard(self, who: Attendant, event: msgspec.Struct) -> None:
+    def heard(self, who: RunMember, event: msgspec.Struct) -> None:
         self.on_event(who, event)
         self.news.set()
 
-    async def join(self, count: int = 1, **how: Any) -> list[Attendant]:
-        """New members with new keys; `how` is what `Attendant.begin` takes."""
-        came = [Attendant(self, Identity.random()) for _ in range(count)]
-        self.attendants += came
-        await asyncio.gather(*(attendant.begin(**how) for attendant in came))
+    async def join(self, count: int = 1, **how: Any) -> list[RunMember]:
+        """New members with new keys; `how` is what `RunMember.begin` takes."""
+        came = [RunMember(self, Identity.random()) for _ in range(count)]
+        self.members += came
+        await asyncio.gather(*(who.begin(**how) for who in came))
         return came
 
     async def until(self, done: Callable[[], Any]) -> Any:
@@ -194,12 +194,12 @@ class Moot:
         return result
 
     def _raise_errors(self) -> None:
-        for attendant in self.attendants:
-            if attendant.task is not None and attendant.task.done():
-                attendant.task.result()
+        for who in self.members:
+            if who.task is not None and who.task.done():
+                who.task.result()
 
     def story(self) -> str:
-        said = [f"{a.name}: {e}"[:200] for a in self.attendants for e in a.said[-12:]]
+        said = [f"{a.name}: {e}"[:200] for a in self.members for e in a.said[-12:]]
         return "\n".join([str(e)[:200] for e in self.effects[-30:]] + said)
 
     def all(self, kind: type[E]) -> list[E]:
@@ -207,7 +207,7 @@ class Moot:
 
     def finished(self) -> bool:
         """The run is over, for everyone who is still there."""
-        here = [a for a in self.attendants if a.task is not None]
+        here = [a for a in self.members if a.task is not None]
         return self.state.run_state is RunState.Finished and all(a.task.done() for a in here)
 
     def in_phase(self, phase: RunState, epoch: int = 0) -> Callable[[], bool]:
@@ -233,35 +233,35 @@ class Moot:
         return [(effect.id, effect.why) for effect in self.all(m.ClientRemoved)]
 
 
-def agreement(attendants: list[Attendant]) -> dict[tuple[int, int], str]:
+def agreement(members: list[RunMember]) -> dict[tuple[int, int], str]:
     """The one hash that all of them had before each round; fails when two differ."""
     hashes: dict[tuple[int, int], set[str]] = {}
-    for attendant in attendants:
-        for where, found in attendant.hashes().items():
+    for who in members:
+        for where, found in who.hashes().items():
             hashes.setdefault(where, set()).add(found)
     assert {len(found) for found in hashes.values()} == {1}, hashes
     return {where: found.pop() for where, found in hashes.items()}
 
 
-def together(attendants: list[Attendant]) -> dict[tuple[int, int], str]:
+def all_learnt(members: list[RunMember]) -> dict[tuple[int, int], str]:
     """As `agreement`, and all of them learnt in every round.
 
     A run may end while the last of them are at the last two: a quorum is enough.
     """
-    agreed = agreement(attendants)
+    agreed = agreement(members)
     wanted = set(sorted(agreed)[:-2])
-    for attendant in attendants:
-        assert wanted <= attendant.hashes().keys(), attendant.name
+    for who in members:
+        assert wanted <= who.hashes().keys(), who.name
     return agreed
 
 
 @asynccontextmanager
-async def moot(
+async def small_run(
     folder: Path, peers: PeerConfig = QUICK, policy: Policy = Policy.auto, **changes: Any
-) -> AsyncIterator[Moot]:
+) -> AsyncIterator[SmallRun]:
     """A run that is served while the block lasts; members that are left are ended."""
     torch.set_num_threads(1)
-    made = Moot(make_run(folder, **changes), folder, peers)
+    made = SmallRun(make_run(folder, **changes), folder, peers)
     journal = folder / "run.journal"
     claims = Claims(check_stored, policy, made.told)
     async with listen(
@@ -271,4 +271,4 @@ async def moot(
         try:
             yield made
         finally:
-            await asyncio.gather(*(attendant.end() for attendant in made.attendants))
+            await asyncio.gather(*(who.end() for who in made.members))
