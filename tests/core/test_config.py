@@ -1,5 +1,6 @@
 """A bad file lists all its problems, each with its key, its line, why, and what was meant."""
 
+import json
 import tomllib
 from collections.abc import Iterator
 from typing import Any
@@ -210,9 +211,136 @@ def test_a_problem_reads_as_a_sentence() -> None:
     )
 
 
+# Tables under names of the user's own.
+
+
+class Limits(msgspec.Struct, frozen=True):
+    memory: int = 1
+    per_node: dict[str, Box] = {}
+
+
+class Role(msgspec.Struct, frozen=True):
+    count: int
+    limits: Limits = Limits()
+    env: dict[str, str] = {}
+
+    def rules(self) -> Iterator[Broken]:
+        if self.count < 1:
+            yield Broken("count", "must be 1 or more")
+
+
+class Job(msgspec.Struct, frozen=True):
+    roles: dict[str, Role]
+    loads: dict[str, Small | Large] | None = None
+    stages: tuple[dict[str, Role], ...] = ()
+
+
+def job_problems(text: str) -> list[tuple[str, int, str, str | None]]:
+    with pytest.raises(ConfigError) as caught:
+        decode(text, Job, "job.toml")
+    return [tuple(problem) for problem in caught.value.problems]
+
+
+def test_named_tables_are_a_dict_of_structs() -> None:
+    text = """
+[roles.rollout]
+count = 2
+env = { A = "1" }
+[roles."a.b".limits.per_node.big]
+width = 1
+[roles."a.b"]
+count = 1
+[loads]
+left = { size = "small", grams = 3 }
+[[stages]]
+first = { count = 4 }
+"""
+    dotted = Role(1, Limits(per_node={"big": Box(width=1)}))
+    assert decode(text, Job) == Job(
+        {"rollout": Role(2, env={"A": "1"}), "a.b": dotted},
+        {"left": Small(3)},
+        ({"first": Role(4)},),
+    )
+
+
+def test_a_problem_in_a_named_table_is_told_by_its_name_and_line() -> None:
+    text = """
+count = 3
+[roles.rollout]
+count = 0
+cuont = 1
+[roles.trainer]
+env = { A = 1 }
+[roles.critic]
+count = "many"
+[roles.critic.limits]
+memroy = 2
+per_node.small.width = 5
+per_node.small.hieght = 5
+[roles]
+actor = 3
+[loads.left]
+size = "smal"
+[[stages]]
+first = { count = -1 }
+"""
+    assert job_problems(text) == [
+        ("count", 2, "unknown key", "roles.<name>.count"),
+        ("roles.rollout.count", 4, "must be 1 or more", None),
+        ("roles.rollout.cuont", 5, "unknown key", "count"),
+        ("roles.trainer.count", 6, "required, and missing", None),
+        ("roles.trainer.env.A", 7, "expected str, got 1", None),
+        ("roles.critic.count", 9, "expected int, got 'many'", None),
+        ("roles.critic.limits.memroy", 11, "unknown key", "memory"),
+        ("roles.critic.limits.per_node.small.height", 12, "must be width (5) or more", None),
+        ("roles.critic.limits.per_node.small.hieght", 13, "unknown key", "height"),
+        ("roles.actor", 15, "expected object, got 3", None),
+        ("loads.left.size", 17, "unknown value 'smal'; expected one of large, small", "small"),
+        ("stages[0].first.count", 19, "must be 1 or more", None),
+    ]
+
+
+def test_a_name_that_needs_quotes_is_told_with_them() -> None:
+    text = '[roles."a.b"]\ncount = 0\n[roles."0"]\ncount = 0\n["roles".\'say "hi"\']\ncount = 0\n'
+    assert [(key, line) for key, line, *_ in job_problems(text)] == [
+        ('roles."a.b".count', 2),
+        ("roles.0.count", 4),
+        ('roles."say \\"hi\\"".count', 6),
+    ]
+
+
+def test_the_rules_of_named_structs_are_told_without_a_file() -> None:
+    made = Job({"a.b": Role(0, Limits(per_node={"x": Box(width=0)}))})
+    assert list(all_broken(made)) == [
+        Broken('roles."a.b".count', "must be 1 or more"),
+        Broken('roles."a.b".limits.per_node.x.width', "must be 1 or more"),
+    ]
+
+
+ROLE_NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=8)
+
+
+@given(st.dictionaries(ROLE_NAMES, st.integers(1, 9), min_size=1), st.data())
+def test_any_name_is_kept_and_a_problem_under_it_leads_back_to_it(
+    counts: dict[str, int], data: st.DataObject
+) -> None:
+    def document() -> str:
+        return "".join(
+            f"[roles.{json.dumps(n, ensure_ascii=False)}]\ncount = {c}\n" for n, c in counts.items()
+        )
+
+    assert decode(document(), Job) == Job({name: Role(count) for name, count in counts.items()})
+    broken = data.draw(st.sampled_from(list(counts)))
+    counts[broken] = 0
+    [(key, line, reason, _)] = job_problems(document())
+    assert reason == "must be 1 or more"
+    assert line == 2 * list(counts).index(broken) + 2
+    assert tomllib.loads(f"{key} = 0") == {"roles": {broken: {"count": 0}}}
+
+
 # Any document: where the scanner says a key is, that key is written.
 
-NAMES = st.sampled_from(["a", "b-c", "d_1", '"quo.ted"', "'li teral'", '"[x]"'])
+NAMES = st.sampled_from(["a", "b-c", "d_1", '"quo.ted"', "'li teral'", '"[x]"', "0", '"\\u0061b"'])
 SCALARS = st.sampled_from(
     ["1", "-2.5", "true", "1979-05-27T07:32:00Z", '"s # ]"', "'l = {'", '"""m\n[x]\ny = 1\n"""',
      "'''\nz = 2 '' \n'''", '"\\" = "', '""', '"""a\\""""']
@@ -241,7 +369,7 @@ def leaves(path: Path, value: Any) -> Iterator[Path]:
             yield from leaves((*path, key), inner)
     elif isinstance(value, list):
         for number, inner in enumerate(value):
-            yield from leaves((*path, str(number)), inner)
+            yield from leaves((*path, number), inner)
 
 
 @given(
@@ -262,7 +390,7 @@ def test_every_key_of_any_document_is_found_on_the_line_that_writes_it(
             tomllib.loads(candidate)
         except tomllib.TOMLDecodeError:
             continue
-        written.append((key.strip("\"'"), (text + head).count("\n") + 1))
+        written.append((next(iter(tomllib.loads(f"{key} = 0"))), (text + head).count("\n") + 1))
         text = candidate
     lines = key_lines(text)
     assert set(lines) == set(leaves((), tomllib.loads(text)))

@@ -1,12 +1,14 @@
 """Strict TOML into frozen structs: a bad file lists all its problems at once.
 
 Every problem names its key, its line, the reason, and for an unknown key the nearest known one.
-Tables nest to any depth: in tables, inline, in arrays, or as one of several kinds told by a tag.
+Tables nest to any depth: in tables, inline, in arrays, under names of the user's own (`dict`), or
+as one of several kinds told by a tag.
 A struct may add rules of its own with a method `rules(self) -> Iterable[Broken]`; they run
 together with the type checks, on every field that decoded. Pure: text in, struct out.
 """
 
 import difflib
+import json
 import math
 import re
 import tomllib
@@ -23,6 +25,9 @@ T = TypeVar("T")
 # In place of a required value that is bad or missing, so that the rules about others still run.
 _STAND_INS: dict[Any, Any] = {int: 1, float: 1.0, str: "-", bool: False}
 _SYNTAX_LINE = re.compile(r"\(at line (\d+)")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_ANY_NAME = "<name>"
+"""In a suggestion: the table of a name that the user chooses."""
 
 
 class Broken(NamedTuple):
@@ -90,10 +95,21 @@ def all_broken(struct: msgspec.Struct, path: str = "") -> Iterator[Broken]:
         value = getattr(struct, name)
         if reason := _beyond(value):
             yield Broken(path + name, reason)
-        parts = value if isinstance(value, list | tuple) else (value,)
-        for part in parts:
+        for inner, part in _parts(path + name, value):
             if isinstance(part, msgspec.Struct):
-                yield from all_broken(part, f"{path}{name}.")
+                yield from all_broken(part, f"{inner}.")
+
+
+def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """What a field holds, each with the path it is told by."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _parts(path + _written_key(key), inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _parts(path, inner)
+    else:
+        yield path, value
 
 
 def _beyond(value: Any) -> str:
@@ -157,13 +173,28 @@ class _Walker:
                 self.report((*path, key), "unknown key", nearest or None)
 
     def value(self, path: Path, value: Any, into: Any) -> Any:
-        if isinstance(value, dict) and (choice := self._choice(path, value, into)) is not None:
-            return self.struct(path, value, choice)
+        into = _without_none(into)
         if isinstance(value, dict) and _structs(into):
-            return None  # the choice was reported
+            choice = self._choice(path, value, into)
+            return None if choice is None else self.struct(path, value, choice)
+        if isinstance(value, dict) and get_origin(into) is dict:
+            return self._entries(path, value, *get_args(into))
         if isinstance(value, list) and (element := _element(into)) is not None:
-            parts = [self.value((*path, str(k)), part, element) for k, part in enumerate(value)]
+            parts = [self.value((*path, k), part, element) for k, part in enumerate(value)]
             return get_origin(into)(part for part in parts if part is not None)
+        return self._plain(path, value, into)
+
+    def _entries(self, path: Path, table: Mapping[str, Any], name: Any, into: Any) -> Any:
+        """A table whose keys are names: each entry is decoded as if it stood alone."""
+        entries = {}
+        for key, value in table.items():
+            told = self._plain((*path, key), key, name)
+            decoded = self.value((*path, key), value, into)
+            if told is not None and decoded is not None:
+                entries[told] = decoded
+        return entries
+
+    def _plain(self, path: Path, value: Any, into: Any) -> Any:
         try:
             converted = msgspec.convert(value, into)
             if reason := _beyond(converted):
@@ -195,26 +226,42 @@ class _Walker:
 
 
 def _written(path: Path) -> str:
-    """A path as a user would write it: data.sources[1].weight."""
-    text = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path)
+    """A path as a user would write it: data.sources[1].weight, roles."a.b".count."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else _written_key(part) for part in path)
     return text.removeprefix(".") or "(file)"
+
+
+def _written_key(key: str) -> str:
+    bare = _BARE_KEY.fullmatch(key) or key == _ANY_NAME
+    return f".{key}" if bare else f".{json.dumps(key, ensure_ascii=False)}"
 
 
 def _homes(path: Path, into: Any) -> Iterator[tuple[str, Path]]:
     """(key, its table) for every key of `into`: one is easily put into the wrong table."""
     for field in msgspec.structs.fields(into):
         yield field.encode_name, path
-        structs = _structs(field.type)
+        inner, kind = (*path, field.encode_name), _without_none(field.type)
+        while get_origin(kind) is dict:
+            inner, kind = (*inner, _ANY_NAME), _without_none(get_args(kind)[1])
+        structs = _structs(kind)
         if len(structs) == 1:
-            yield from _homes((*path, field.encode_name), structs[0])
+            yield from _homes(inner, structs[0])
 
 
 def _element(into: Any) -> Any:
-    """What the elements of a list decode into, when they are structs; None for other types."""
+    """What the elements of a list decode into, when they are tables; None for other types."""
     if get_origin(into) not in (list, tuple):
         return None
     element = get_args(into)[0]
-    return element if _structs(element) else None
+    return element if _structs(element) or get_origin(element) is dict else None
+
+
+def _without_none(into: Any) -> Any:
+    """`X` of `X | None`; other types as they are."""
+    if get_origin(into) not in (Union, types.UnionType):
+        return into
+    kinds = [a for a in get_args(into) if a is not types.NoneType]
+    return kinds[0] if len(kinds) == 1 else into
 
 
 def _rules(built: Any) -> Iterator[Broken]:

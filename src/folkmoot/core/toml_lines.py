@@ -5,8 +5,10 @@ brackets, noting each key, each table, and each element of an array by its numbe
 """
 
 import re
+import tomllib
 
-Path = tuple[str, ...]
+Path = tuple[str | int, ...]
+"""Keys, and the numbers of elements of arrays."""
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SCALAR = re.compile(r"[^,\]}#\n]*")
@@ -50,7 +52,7 @@ class _Scanner:
                 self.arrays[section] = self.arrays.get(section, -1) + 1
             if section in self.arrays:
                 self.note(section, start)
-                section = (*section, str(self.arrays[section]))
+                section = (*section, self.arrays[section])
             self.note(section, start)
         self.take("]")
         if many:
@@ -81,8 +83,8 @@ class _Scanner:
         number = 0
         self.blank()
         while not self.take("]"):
-            self.note((*path, str(number)), self.at)
-            self.value((*path, str(number)))
+            self.note((*path, number), self.at)
+            self.value((*path, number))
             self.blank()
             self.take(",")
             self.blank()
@@ -96,19 +98,19 @@ class _Scanner:
             self.take(",")
             self.blank()
 
-    def key(self) -> Path:
+    def key(self) -> list[str]:
         """A dotted key, as its parts."""
-        parts = []
+        parts: list[str] = []
         while True:
             self.blank()
             if string := _STRING.match(self.text, self.at):
                 self.at = string.end()
-                parts.append(string.group()[1:-1])
+                parts += tomllib.loads(f"{string.group()} = 0")  # with what escapes stand for
             else:
                 parts.append(self.match(_BARE))
             self.blank()
             if not self.take("."):
-                return tuple(parts)
+                return parts
 
     def note(self, path: Path, at: int) -> None:
         self.lines.setdefault(path, self.text.count("\n", 0, at) + 1)
