@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: help demo test check format bench bench-learning bench-run bench-peer bench-federated diagrams faults clean
+.PHONY: help setup demo test check format faults bench bench-peer bench-run bench-federated bench-learning pages clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
@@ -23,13 +23,13 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) -e '.[train]'
 	@touch $@
 
+setup: $(VENV)/.dev ## install everything into .venv (every target below does it if need be)
+
 demo: $(VENV)/.demo ## a real collaborative training run on this machine, about two minutes
 	@$(BIN)/python examples/demo.py
 
-test: $(VENV)/.dev ## set up and run the tests
-	@$(BIN)/python -m pytest -n 2 --dist worksteal || { \
-	  echo "==> what failed, once more and alone: real processes on busy cores can miss a deadline"; \
-	  $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
+test: $(VENV)/.dev ## run the tests
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(VENV)/.dev ## format, lint, types, import law
 	@$(BIN)/ruff format --check .
@@ -41,29 +41,30 @@ format: $(VENV)/.dev ## rewrite the code in the house format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.dev ## measure the core
+faults: $(VENV)/.dev ## long fault runs: simulated worlds, damaged bytes, real processes
+	@$(BIN)/folkmoot simulate --seeds 5000
+	@$(BIN)/python -m pytest tests/fuzz --hypothesis-profile=long
+	@$(BIN)/python -m pytest -m faults
+
+bench: $(VENV)/.dev ## the core of a run at ten thousand clients, against its goals
 	@$(BIN)/python benchmarks/core.py
 
 bench-peer: $(VENV)/.dev ## content and gossip between peers, beside the bare transport
 	@$(BIN)/python benchmarks/peer.py
 
-bench-federated: $(VENV)/.dev ## federated rounds beside Flower (half an hour; resumes)
-	@$(BIN)/python benchmarks/federated.py
-
-bench-run: $(VENV)/.dev ## measure a live run: throughput beside plain loops, a server with 2,000 clients
+bench-run: $(VENV)/.dev ## a live run: throughput beside plain loops, a server with 2,000 clients
 	@$(BIN)/python benchmarks/run_throughput.py
 	@$(BIN)/python benchmarks/run_server.py
 
-diagrams: $(VENV)/.dev ## redraw the diagrams in the pages from the tables
-	@$(BIN)/python scripts/diagrams.py
+bench-federated: $(VENV)/.dev ## federated rounds beside Flower (half an hour; resumes)
+	@$(BIN)/python benchmarks/federated.py
+
 bench-learning: $(VENV)/.dev ## speed of the exchange methods, then loss against bytes (an hour; resumes)
 	@$(BIN)/python benchmarks/distro_speed.py
 	@$(BIN)/python benchmarks/learning_curves.py
 
-faults: $(VENV)/.dev ## long fault runs: simulated worlds, damaged bytes, real processes
-	@$(BIN)/folkmoot simulate --seeds 5000
-	@$(BIN)/python -m pytest tests/fuzz --hypothesis-profile=long
-	@$(BIN)/python -m pytest -m faults
+pages: $(VENV)/.dev ## fill diagrams and figures into the pages, from the tables and benchmarks/results
+	@$(BIN)/python scripts/pages.py
 
 clean: ## remove the virtual environment and everything generated
 	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

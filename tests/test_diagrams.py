@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-spec = importlib.util.spec_from_file_location("diagrams", ROOT / "scripts" / "diagrams.py")
+spec = importlib.util.spec_from_file_location("diagrams", ROOT / "scripts" / "pages.py")
 diagrams = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(diagrams)
 
@@ -14,7 +14,7 @@ spec.loader.exec_module(diagrams)
 @pytest.mark.parametrize("page", diagrams.PAGES)
 def test_diagrams_have_not_drifted_from_the_tables(page: str) -> None:
     text = (ROOT / page).read_text()
-    assert diagrams.drawn(text) == text, "run `make diagrams`"
+    assert diagrams.drawn(text) == text, "run `make pages`"
 
 
 def test_every_diagram_is_shown() -> None:

@@ -1,7 +1,7 @@
 """Draw the diagrams in README.md and ARCHITECTURE.md from the machines' tables.
 
-python scripts/diagrams.py           rewrite them
-python scripts/diagrams.py --check   fail when they have drifted
+python scripts/pages.py           rewrite them
+python scripts/pages.py --check   fail when they have drifted
 """
 
 import re
@@ -38,7 +38,7 @@ def main() -> None:
             if "--check" not in sys.argv:
                 path.write_text(drawn(text))
     if drifted and "--check" in sys.argv:
-        sys.exit(f"diagrams in {', '.join(drifted)} have drifted: run `make diagrams`")
+        sys.exit(f"diagrams in {', '.join(drifted)} have drifted: run `make pages`")
 
 
 if __name__ == "__main__":
