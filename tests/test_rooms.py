@@ -33,6 +33,7 @@ BELOW = {
     "learning": {"core", "host"},
     "simulate": {"core"},
     "client": {"core", "host", "authority", "exchange", "learning"},
+    "runs": {"core", "host", "authority", "exchange", "learning", "client"},
     "federated": {"core", "host", "authority", "exchange", "learning"},
     "elastic": {"core", "host", "authority", "exchange", "learning"},
     "unified": {"core", "host", "authority", "exchange", "learning"},

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from folkmoot.authority.server import wire
-from folkmoot.authority.server.remote import Denied, ServerAuthority
+from folkmoot.authority.server.client import Denied, ServerAuthority
 from folkmoot.authority.server.serve import Listening, listen
 from folkmoot.authority.server.service import Access
 from folkmoot.core.coordinator import Run, RunState, encode

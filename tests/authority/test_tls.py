@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from authority.test_server import OPEN, join, run
 from folkmoot.authority import Unreachable
-from folkmoot.authority.server.remote import Denied, ServerAuthority, Tls
+from folkmoot.authority.server.client import Denied, ServerAuthority, Tls
 from folkmoot.authority.server.serve import Listening, ServerTls, listen
 from folkmoot.cli import control
 from folkmoot.host.signing import Identity

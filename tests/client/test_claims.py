@@ -18,12 +18,12 @@ from folkmoot.authority.server.claims import (
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
 from folkmoot.client.models import Models
-from folkmoot.client.verify import check_stored
 from folkmoot.core.coordinator import Run, create
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.learning import checkpoint
+from folkmoot.runs.stored_checkpoint import check_stored
 from support.servers import S3Server
 from support.small_run import RunMember, SmallRun, make_run, small_run
 

@@ -19,13 +19,12 @@ import msgspec
 import torch
 
 from folkmoot.authority.server.claims import Claims, Policy
-from folkmoot.authority.server.remote import ServerAuthority
+from folkmoot.authority.server.client import ServerAuthority
 from folkmoot.authority.server.serve import Listening, listen
 from folkmoot.authority.server.service import Access
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
 from folkmoot.client.member import Member
-from folkmoot.client.verify import check_stored
 from folkmoot.core.coordinator import Coordinator, Run, RunState
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
@@ -35,6 +34,7 @@ from folkmoot.core.recipe import Distro
 from folkmoot.core.schedule import Constant
 from folkmoot.exchange.peer import Limits, Peer, PeerConfig
 from folkmoot.host.signing import Identity
+from folkmoot.runs.stored_checkpoint import check_stored
 
 E = TypeVar("E", bound=msgspec.Struct)
 

@@ -60,11 +60,11 @@ async def _ask(
     address: str, run_id: str, key: Path, files: tuple[Path | None, ...], message: Any
 ) -> None:
     from folkmoot.authority import Unreachable
-    from folkmoot.authority.server.remote import Denied, ServerAuthority
-    from folkmoot.cli.failing import failing
+    from folkmoot.authority.server.client import Denied, ServerAuthority
+    from folkmoot.cli.user_errors import user_errors
     from folkmoot.host.signing import Identity
 
-    with failing(Denied, Unreachable, ValueError, OSError):
+    with user_errors(Denied, Unreachable, ValueError, OSError):
         secured = tls.client_tls(*files)
         authority = ServerAuthority(address, run_id, Identity.load(key), secured)
         try:

@@ -35,12 +35,12 @@ def serve(file: Config) -> None:
     Every step is journaled before it is acted on: killed and started again, it goes on with the
     same round.
     """
-    from folkmoot.cli.failing import failing
+    from folkmoot.cli.user_errors import user_errors
     from folkmoot.core.config import ConfigError
     from folkmoot.federated.config import load
     from folkmoot.host.journal import JournalError
 
-    with failing(ConfigError, JournalError, OSError):
+    with user_errors(ConfigError, JournalError, OSError):
         config = load(file)
         asyncio.run(_serve(config))
 
@@ -64,14 +64,14 @@ def join(
     ] = None,
 ) -> None:
     """Take part in a federation until it has finished; reconnects for ever."""
-    from folkmoot.cli.failing import failing
+    from folkmoot.cli.user_errors import user_errors
     from folkmoot.exchange.bucket import BucketError
     from folkmoot.federated.client import Settings, keep_freed_memory
     from folkmoot.federated.connection import Refused, Tls
 
     keep_freed_memory()
     tls = Tls(authority, certificate, certificate_key) if authority or certificate else None
-    with failing(Refused, BucketError, OSError, ValueError, TypeError):
+    with user_errors(Refused, BucketError, OSError, ValueError, TypeError):
         settings = Settings(
             address=address,
             run_id=run,
@@ -126,12 +126,12 @@ def up(
 
     Participant number i finds i in the environment variable FOLKMOOT_PARTICIPANT.
     """
-    from folkmoot.cli.failing import failing
+    from folkmoot.cli.user_errors import user_errors
     from folkmoot.core.config import ConfigError
     from folkmoot.federated.config import load
     from folkmoot.host.journal import JournalError
 
-    with failing(ConfigError, JournalError, OSError, ValueError):
+    with user_errors(ConfigError, JournalError, OSError, ValueError):
         config = load(file)
         load_participant(participant)
         asyncio.run(_up(config, participant, count))
@@ -141,10 +141,10 @@ def key(
     file: Annotated[Path, typer.Argument(help="The key file; made when it is not there.")],
 ) -> None:
     """Print the public key of a participant, for the owner's allow-list."""
-    from folkmoot.cli.failing import failing
+    from folkmoot.cli.user_errors import user_errors
     from folkmoot.federated.signing import Identity
 
-    with failing(OSError, ValueError):
+    with user_errors(OSError, ValueError):
         typer.echo(Identity.load(file).public.hex())
 
 

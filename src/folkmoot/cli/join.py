@@ -42,11 +42,11 @@ def join(
 
     Ctrl-C tells the run and leaves; a second one leaves at once. Needs folkmoot[train].
     """
-    from folkmoot.authority.server.remote import Denied
-    from folkmoot.cli.failing import failing
+    from folkmoot.authority.server.client import Denied
+    from folkmoot.cli.user_errors import user_errors
 
     home = folder or Path("out") / run_id / "client"
-    with failing(Denied, OSError, ValueError, ImportError):
+    with user_errors(Denied, OSError, ValueError, ImportError):
         secured = tls.client_tls(tls_ca, tls_cert, tls_key)
         relays = tuple(relay or ())
         asyncio.run(_join(address, run_id, home, key, bind, relays, threads, store_gb, secured))
@@ -68,7 +68,7 @@ async def _join(
     keep_memory()  # before torch starts threads
     import torch
 
-    from folkmoot.authority.server.remote import ServerAuthority
+    from folkmoot.authority.server.client import ServerAuthority
     from folkmoot.client import events
     from folkmoot.client.learner import Learner
     from folkmoot.client.member import Member

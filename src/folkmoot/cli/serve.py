@@ -53,12 +53,12 @@ def serve(
     """
     from folkmoot.authority.server.claims import Policy
     from folkmoot.authority.server.serve import ServerTls
-    from folkmoot.cli.failing import failing
+    from folkmoot.cli.user_errors import user_errors
     from folkmoot.core.config import ConfigError
     from folkmoot.core.coordinator import decode_run
     from folkmoot.host.journal import JournalError
 
-    with failing(ConfigError, JournalError, OSError, ValueError, ImportError):
+    with user_errors(ConfigError, JournalError, OSError, ValueError, ImportError):
         run = decode_run(file.read_text(), file.name)
         if (tls_cert is None) != (tls_key is None):
             raise ValueError("TLS needs both --tls-cert and --tls-key")
@@ -77,7 +77,7 @@ def _claims(policy: Any, tell: Any) -> Any:
     from folkmoot.authority.server.claims import Claims, Policy
 
     try:
-        from folkmoot.client.verify import check_stored
+        from folkmoot.runs.stored_checkpoint import check_stored
     except ImportError as error:
         if policy is Policy.always:
             raise

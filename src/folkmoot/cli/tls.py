@@ -14,7 +14,7 @@ Key = Annotated[Path | None, typer.Option(help="Its private key (PEM).")]
 
 def client_tls(ca: Path | None, cert: Path | None, key: Path | None) -> Any:
     """What `ServerAuthority` takes, or None for a plain connection."""
-    from folkmoot.authority.server.remote import Tls
+    from folkmoot.authority.server.client import Tls
 
     if (cert is None) != (key is None):
         raise ValueError("--tls-cert and --tls-key go together")

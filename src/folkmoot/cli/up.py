@@ -25,12 +25,12 @@ def up(
 
     Ctrl-C stops everything cleanly; `folkmoot up` again with the same folder goes on.
     """
-    from folkmoot.cli.failing import failing
     from folkmoot.cli.local import LocalRun
+    from folkmoot.cli.user_errors import user_errors
     from folkmoot.core.config import ConfigError
     from folkmoot.core.coordinator import decode_run
 
-    with failing(ConfigError, OSError, RuntimeError):
+    with user_errors(ConfigError, OSError, RuntimeError):
         run = decode_run(file.read_text(), file.name)
         home = folder or Path("out") / run.run_id
         with LocalRun(file, run.run_id, home, threads) as local:

@@ -7,7 +7,7 @@ import typer
 
 
 @contextmanager
-def failing(*expected: type[Exception]) -> Iterator[None]:
+def user_errors(*expected: type[Exception]) -> Iterator[None]:
     """Turn these errors into a message on stderr and exit code 1."""
     try:
         yield

@@ -1,0 +1,1 @@
+"""What people do with a run: serve one, join one, steer one, read what it stored."""
