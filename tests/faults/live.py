@@ -1,7 +1,6 @@
 """A run of real processes to hurt: what its logs tell, waited for, and whether all models agree."""
 
 import signal
-import subprocess
 import sysconfig
 import time
 from collections.abc import Callable, Iterator
@@ -49,9 +48,9 @@ class Live(LocalRun):
     """A local run and all that its logs told so far."""
 
     def __init__(self, file: Path, folder: Path) -> None:
-        super().__init__(file, "hurt", folder)
-        self._readers: dict[str, Reader] = {}
         self._watch = FileWatch()
+        super().__init__(file, "hurt", folder, on_end=self._watch.wake)
+        self._readers: dict[str, Reader] = {}
         self.told: dict[str, list[dict[str, Any]]] = {}
 
     def read(self) -> None:
@@ -60,10 +59,6 @@ class Live(LocalRun):
                 self._watch.add(self.folder / name)
                 self._readers[name] = Reader(self.folder / name / "events.jsonl")
             self.told.setdefault(name, []).extend(self._readers[name].new())
-
-    def _await_end(self, process: subprocess.Popen[bytes]) -> None:
-        super()._await_end(process)
-        self._watch.wake()
 
     def all(self, name: str, kind: str) -> list[dict[str, Any]]:
         return [event for event in self.told.get(name, []) if event["type"] == kind]
@@ -75,7 +70,7 @@ class Live(LocalRun):
             self.read()
             if result := done():
                 return result
-            assert not (fallen := self.fallen()), self.output(fallen[0])
+            assert not (failed := self.failed()), self.output(failed[0])
             assert time.monotonic() < deadline, f"waited for {what} in vain:\n{self.story()}"
             self._watch.wait(deadline - time.monotonic())
 

@@ -26,7 +26,7 @@ def test_a_run_survives_its_server_killed_in_every_phase(tmp_path: Path) -> None
                 break
             to_hit.discard(run.phase)
             address = run.address
-            run.kill_server()
+            run.kill("server")
             kills += 1
             run.serve(address)
         run.finish()

@@ -55,10 +55,10 @@ def watch(local: Any, run: Any, each: Any = lambda picture: None) -> Any:
         while local.running():
             view.refresh()
             each(picture)
-            for name in local.fallen():
+            for name in local.failed():
                 picture.note(f"{name} ended by itself:\n{local.output(name)}", "a client left")
             local.wait(REFRESH)
-            if local.server.poll() is not None:
+            if local["server"].poll() is not None:
                 raise RuntimeError(f"the server ended:\n{local.output('server')}")
         view.refresh()
     if picture.phase != "Finished":

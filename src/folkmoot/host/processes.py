@@ -1,0 +1,134 @@
+"""Child processes by name: each prints into a file of its own, and none outlives its parent.
+
+    with Processes(folder) as processes:
+        address = processes.start_ready("server", lambda fd: [*serve, f"--ready-fd={fd}"])
+        processes.start("worker", [*work, address])
+        processes.wait()
+
+A process that must be waited for is given one end of a pipe: it writes there once it is ready, and
+the pipe closes by itself when it ends before that.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+# How long a process may take to say that it is ready, and to end when it is asked to.
+START_TIME, STOP_TIME = 60.0, 20.0
+TAIL = 15
+
+
+class Processes:
+    """Starts processes and stops every one of them, however the block ends."""
+
+    def __init__(
+        self,
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+        on_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`environment` is added to ours; `on_end` is called, in a thread, when one has ended."""
+        self.folder = folder
+        self._environment = {**os.environ, **(environment or {})}
+        self._on_end = on_end
+        self._ended = threading.Event()
+        self._known: set[str] = set()  # those whose end is known
+        self._all: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        # Asked to end, we end like on Ctrl-C: the processes must not outlive us.
+        self._before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        signal.signal(signal.SIGTERM, self._before)
+
+    def __getitem__(self, name: str) -> subprocess.Popen[bytes]:
+        return self._all[name]
+
+    def start(self, name: str, command: Sequence[str], pass_fds: Sequence[int] = ()) -> None:
+        """Start a process; a name whose process has ended may be used again."""
+        assert name not in self._all or self._all[name].poll() is not None, f"{name} still runs"
+        home = self.folder / name
+        home.mkdir(parents=True, exist_ok=True)
+        self._known.discard(name)
+        with (home / "output.txt").open("ab") as output:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                # Ctrl-C in the terminal is ours to hand on.
+                start_new_session=True,
+                pass_fds=pass_fds,
+            )
+        self._all[name] = process
+        threading.Thread(target=self._await_end, args=(process,), daemon=True).start()
+
+    def start_ready(self, name: str, command: Callable[[int], Sequence[str]]) -> str:
+        """Start a process and wait for what it writes to the descriptor that `command` is given."""
+        hear, tell = os.pipe()
+        with os.fdopen(hear, "rb") as pipe:
+            try:
+                self.start(name, command(tell), pass_fds=(tell,))
+            finally:
+                os.close(tell)
+            ready, _, _ = select.select([pipe], [], [], START_TIME)
+            said = pipe.read() if ready else b""
+        if not said:
+            raise RuntimeError(f"{name} did not start:\n{self.output(name)}")
+        return said.decode()
+
+    def kill(self, name: str) -> None:
+        """End a process as a power cut would."""
+        self._known.add(name)
+        self._all[name].kill()
+        self._all[name].wait()
+
+    def failed(self) -> list[str]:
+        """Processes that ended with an error since the last call, not killed by us."""
+        ended = [name for name, p in self._all.items() if p.poll() not in (None, 0)]
+        new = [name for name in ended if name not in self._known]
+        self._known.update(new)
+        return new
+
+    def output(self, name: str) -> str:
+        """The last lines that a process printed."""
+        lines = (self.folder / name / "output.txt").read_text(errors="replace").splitlines()
+        return "\n".join(lines[-TAIL:])
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Until a process ends, but no longer than this."""
+        self._ended.wait(seconds)
+        self._ended.clear()
+
+    def stop(self) -> None:
+        """Ask all to end, the latest first; end those that do not."""
+        processes = list(reversed(self._all.values()))
+        for process in processes:
+            if process.poll() is None:
+                process.terminate()
+        for process in processes:
+            try:
+                process.wait(STOP_TIME)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _await_end(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        self._ended.set()
+        self._on_end()
