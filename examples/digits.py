@@ -20,9 +20,9 @@ from sklearn.model_selection import train_test_split
 
 from folkmoot.core.federation import Rules
 from folkmoot.federated import Participant, Settings, take_part
-from folkmoot.federated.arrays import ModelFile
-from folkmoot.federated.config import BucketConfig, Federation, Server, rooted
-from folkmoot.federated.server import serving
+from folkmoot.federated.coordinator.config import BucketConfig, Federation, Server, rooted
+from folkmoot.federated.coordinator.server import serving
+from folkmoot.federated.model_file.layout import ModelFile
 
 PARTICIPANTS = 5
 HIDDEN = 48

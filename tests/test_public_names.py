@@ -22,6 +22,10 @@ PUBLIC = {
         " admits advert apply begin canonical restore task"
     ),
     "folkmoot.federated": "Participant Settings Tls join take_part",
+    "folkmoot.exchange.bucket": (
+        "AlreadyExists BrokenOff Bucket BucketError BucketObject Denied Entry Missing NotPossible"
+        " TooLarge TooShort folder_of open_object"
+    ),
     "folkmoot.exchange.peer": (
         "Blob Connected Disconnected Event Ignored Limits Manifest Message Method Misbehaved"
         " NoAnswer Parameter Peer PeerConfig Refusal SharedModel StoreFull Traffic Turned"

@@ -156,7 +156,7 @@ def test_core_calls_neither_files_nor_the_environment() -> None:
         ("authority/store/x.py", "torch.nn", "no other torch"),
         ("authority/x.py", "folkmoot.exchange.bucket", "not exchange"),
         ("learning/x.py", "socket", "bytes travel through an exchange"),
-        ("client/x.py", "folkmoot.federated.client", "not federated"),
+        ("client/x.py", "folkmoot.federated.participant.loop", "not federated"),
         ("learning/x.py", "folkmoot.cli", "must not know it"),
         ("cellar/x.py", "math", "the room cellar is not in the table"),
         ("core/x.py", "hashlib.sha256", None),

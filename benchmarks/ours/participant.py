@@ -4,8 +4,8 @@ import sys
 
 import numpy as np
 
-from folkmoot.federated.client import join
-from folkmoot.federated.participant import Participant
+from folkmoot.federated.participant.loop import join
+from folkmoot.federated.participant.participant import Participant
 
 
 class PlusOne(Participant):

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from folkmoot.core.federation import messages as m
-from folkmoot.federated.arrays import save_model
-from folkmoot.federated.config import Federation, load
-from folkmoot.federated.coordinator import Coordinator
-from folkmoot.federated.server import serving
+from folkmoot.federated.coordinator.config import Federation, load
+from folkmoot.federated.coordinator.coordinator import Coordinator
+from folkmoot.federated.coordinator.server import serving
+from folkmoot.federated.model_file.layout import save_model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "flower"))
 from marks import mark

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.federated.arrays import ModelFile
+from folkmoot.federated.model_file.layout import ModelFile
 
 COMMAND = [sys.executable, "-c", "from folkmoot.cli import main; main()", "federate"]
 PARTICIPANT = """

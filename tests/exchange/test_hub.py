@@ -7,8 +7,7 @@ import pytest
 from huggingface_hub import constants
 
 from folkmoot.core.material import Gpt
-from folkmoot.exchange import hub
-from folkmoot.exchange.bucket import Bucket, BucketError, Denied, Missing, NotPossible
+from folkmoot.exchange.bucket import Bucket, BucketError, Denied, Missing, NotPossible, hub
 from folkmoot.learning.checkpoint import fetch, latest, save
 from folkmoot.learning.data.tokenizer import byte_tokenizer
 from folkmoot.learning.models import build

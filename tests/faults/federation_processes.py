@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from folkmoot.core.federation import Rules
-from folkmoot.federated.client import Settings, take_part
-from folkmoot.federated.config import Federation, Server, rooted
-from folkmoot.federated.connection import Connection
-from folkmoot.federated.coordinator import Coordinator
-from folkmoot.federated.participant import Participant
-from folkmoot.federated.server import serving
+from folkmoot.federated.coordinator.config import Federation, Server, rooted
+from folkmoot.federated.coordinator.coordinator import Coordinator
+from folkmoot.federated.coordinator.server import serving
+from folkmoot.federated.participant.connection import Connection
+from folkmoot.federated.participant.loop import Settings, take_part
+from folkmoot.federated.participant.participant import Participant
 from folkmoot.host.journal import Journal
 
 RUN = "faults"

@@ -19,8 +19,8 @@ from faults.federation_processes import (
     settings,
     start,
 )
-from folkmoot.federated.client import take_part
-from folkmoot.federated.server import serving
+from folkmoot.federated.coordinator.server import serving
+from folkmoot.federated.participant.loop import take_part
 from folkmoot.host.journal import Journal
 
 PARTS = 3

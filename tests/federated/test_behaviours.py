@@ -9,9 +9,9 @@ import pytest
 
 from folkmoot.core.federation import messages as m
 from folkmoot.federated import wire
-from folkmoot.federated.client import Settings, take_part
-from folkmoot.federated.connection import Connection
-from folkmoot.federated.participant import Participant
+from folkmoot.federated.participant.connection import Connection
+from folkmoot.federated.participant.loop import Settings, take_part
+from folkmoot.federated.participant.participant import Participant
 from support.federation import code_of, floats, run, running_federation
 
 Code = grpc.StatusCode

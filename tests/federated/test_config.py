@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.core.config import ConfigError, decode
-from folkmoot.federated.config import Federation, is_host, load
+from folkmoot.federated.coordinator.config import Federation, is_host, load
 
 SMALL = 'run_id = "x"\n[rounds]\nrounds = 3\n'
 

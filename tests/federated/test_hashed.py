@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from blake3 import blake3
 
-from folkmoot.federated.arrays import ModelFile, layout_of, save_model
-from folkmoot.federated.hashed import MAPPED_PIECE, PIECE, HashedWriter
+from folkmoot.federated.model_file.hashing_writer import MAPPED_PIECE, PIECE, HashedWriter
+from folkmoot.federated.model_file.layout import ModelFile, layout_of, save_model
 
 
 def model(*sizes):

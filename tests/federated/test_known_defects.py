@@ -16,10 +16,10 @@ import pytest
 from folkmoot.core.federation import FINISHED, Rules
 from folkmoot.core.federation import messages as m
 from folkmoot.federated import wire
-from folkmoot.federated.client import Settings, take_part
-from folkmoot.federated.config import Server
-from folkmoot.federated.participant import Participant
-from folkmoot.federated.server import serving
+from folkmoot.federated.coordinator.config import Server
+from folkmoot.federated.coordinator.server import serving
+from folkmoot.federated.participant.loop import Settings, take_part
+from folkmoot.federated.participant.participant import Participant
 from support.federation import Watched, code_of, federation_config, refusal, run, running_federation
 
 Code = grpc.StatusCode

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from folkmoot.exchange.bucket import Bucket
-from folkmoot.federated.arrays import layout_of
-from folkmoot.federated.marks import mark
-from folkmoot.federated.store import RoundStore
-from folkmoot.federated.weights import Weights, WeightsUnavailable
+from folkmoot.federated.coordinator.bucket import RoundStore
+from folkmoot.federated.model_file.file_stat import mark
+from folkmoot.federated.model_file.layout import layout_of
+from folkmoot.federated.participant.bucket import Weights, WeightsUnavailable
 
 VALUES = {"w": np.arange(100_000, dtype=np.float32)}
 WRONG = bytes(32)

@@ -11,9 +11,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
 from folkmoot.federated import Participant, Settings, take_part
-from folkmoot.federated.arrays import ModelFile
 from folkmoot.federated.frameworks import from_sklearn, from_torch, to_sklearn, to_torch
-from folkmoot.federated.participant import BadResult, checked_result, encode_figures, named
+from folkmoot.federated.model_file.layout import ModelFile
+from folkmoot.federated.participant.participant import (
+    BadResult,
+    checked_result,
+    encode_figures,
+    named,
+)
 from support.federation import federation_config, run, running_federation, with_bucket
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from folkmoot.federated import Participant, Settings, take_part
-from folkmoot.federated.arrays import ModelFile
-from folkmoot.federated.presigned import PresignedWeights
-from folkmoot.federated.weights import WeightsUnavailable
+from folkmoot.federated.model_file.layout import ModelFile
+from folkmoot.federated.participant.bucket import WeightsUnavailable
+from folkmoot.federated.participant.presigned import PresignedWeights
 from support.federation import federation_config, refusal, run, running_federation, with_bucket
 from support.servers import S3Server
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from folkmoot.federated import wire
-from folkmoot.federated.arrays import ModelFile, save_model
-from folkmoot.federated.config import Security
+from folkmoot.federated.coordinator.config import Security
+from folkmoot.federated.model_file.layout import ModelFile, save_model
 from folkmoot.federated.signing import Signer
 from support.federation import (
     code_of,

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from folkmoot.federated import Participant, Settings, Tls, take_part
-from folkmoot.federated.config import Metrics, Security
+from folkmoot.federated.coordinator.config import Metrics, Security
 from folkmoot.federated.eventlog import AggregationFailed
 from folkmoot.host.journal import JournalError
 from support.federation import (

@@ -6,11 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from folkmoot.federated.arrays import ModelFile
-from folkmoot.federated.client import Settings, take_part
-from folkmoot.federated.config import load
-from folkmoot.federated.participant import Participant
-from folkmoot.federated.server import serving
+from folkmoot.federated.coordinator.config import load
+from folkmoot.federated.coordinator.server import serving
+from folkmoot.federated.model_file.layout import ModelFile
+from folkmoot.federated.participant.loop import Settings, take_part
+from folkmoot.federated.participant.participant import Participant
 
 TOML = """
 run_id = "all"

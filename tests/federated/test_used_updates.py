@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
-from folkmoot.federated.arrays import ModelFile, layout_of, save_model
-from folkmoot.federated.store import RoundStore, digest_of
-from folkmoot.federated.weights import FEW, SPARE, Weights, WeightsUnavailable
+from folkmoot.federated.coordinator.bucket import RoundStore, digest_of
+from folkmoot.federated.model_file.layout import ModelFile, layout_of, save_model
+from folkmoot.federated.participant.bucket import FEW, SPARE, Weights, WeightsUnavailable
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ from folkmoot.core.federation import Rules, State
 from folkmoot.core.federation import messages as m
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.federated import wire
-from folkmoot.federated.arrays import Array, ModelFile
-from folkmoot.federated.config import Federation, Server, rooted
-from folkmoot.federated.connection import Connection
-from folkmoot.federated.coordinator import Coordinator
-from folkmoot.federated.server import serving
+from folkmoot.federated.coordinator.config import Federation, Server, rooted
+from folkmoot.federated.coordinator.coordinator import Coordinator
+from folkmoot.federated.coordinator.server import serving
+from folkmoot.federated.model_file.layout import Array, ModelFile
+from folkmoot.federated.participant.bucket import Weights
+from folkmoot.federated.participant.connection import Connection
 from folkmoot.federated.signing import Identity
-from folkmoot.federated.weights import Weights
 
 RUN = "test"
 SEED = "5eed" * 16

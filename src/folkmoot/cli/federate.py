@@ -37,7 +37,7 @@ def serve(file: Config) -> None:
     """
     from folkmoot.cli.user_errors import user_errors
     from folkmoot.core.config import ConfigError
-    from folkmoot.federated.config import load
+    from folkmoot.federated.coordinator.config import load
     from folkmoot.host.journal import JournalError
 
     with user_errors(ConfigError, JournalError, OSError):
@@ -66,8 +66,8 @@ def join(
     """Take part in a federation until it has finished; reconnects for ever."""
     from folkmoot.cli.user_errors import user_errors
     from folkmoot.exchange.bucket import BucketError
-    from folkmoot.federated.client import Settings, keep_freed_memory
-    from folkmoot.federated.connection import Refused, Tls
+    from folkmoot.federated.participant.connection import Refused, Tls
+    from folkmoot.federated.participant.loop import Settings, keep_freed_memory
 
     keep_freed_memory()
     tls = Tls(authority, certificate, certificate_key) if authority or certificate else None
@@ -94,7 +94,7 @@ def status(
     import grpc
 
     from folkmoot.federated import wire
-    from folkmoot.federated.connection import Tls
+    from folkmoot.federated.participant.connection import Tls
 
     options = [("grpc.max_receive_message_length", 65_536)]
     if authority:
@@ -128,7 +128,7 @@ def up(
     """
     from folkmoot.cli.user_errors import user_errors
     from folkmoot.core.config import ConfigError
-    from folkmoot.federated.config import load
+    from folkmoot.federated.coordinator.config import load
     from folkmoot.host.journal import JournalError
 
     with user_errors(ConfigError, JournalError, OSError, ValueError):
@@ -165,7 +165,7 @@ def load_participant(name: str) -> Any:
 
 async def _serve(config: Any) -> None:
     from folkmoot.federated.aggregate.private import Private
-    from folkmoot.federated.server import serving
+    from folkmoot.federated.coordinator.server import serving
 
     stop = _interruption()
     async with serving(config) as server:
@@ -185,7 +185,7 @@ async def _serve(config: Any) -> None:
 
 
 async def _up(config: Any, participant: str, count: int) -> None:
-    from folkmoot.federated.server import serving
+    from folkmoot.federated.coordinator.server import serving
 
     stop = _interruption()
     async with serving(config) as server:
@@ -228,7 +228,7 @@ def _interruption() -> asyncio.Event:
 
 
 async def _take_part(participant: Any, settings: Any) -> bool:
-    from folkmoot.federated.client import take_part
+    from folkmoot.federated.participant.loop import take_part
 
     return await _until(_interruption(), take_part(participant, settings))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from folkmoot.federated.arrays import Array
+from folkmoot.federated.model_file.layout import Array
 
 
 def from_torch(module: Any) -> dict[str, Array]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from folkmoot.federated.arrays import Array
+from folkmoot.federated.model_file.layout import Array
 
 AES_BLOCK = 16
 

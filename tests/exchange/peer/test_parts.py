@@ -11,9 +11,9 @@ from iroh import iroh_ffi
 
 from folkmoot.core.content import PIECE, content_name, piece_count, piece_hashes
 from folkmoot.exchange.peer import StoreFull, uniffi_copy
-from folkmoot.exchange.peer.pace import Bucket
+from folkmoot.exchange.peer.blob_store import Store
 from folkmoot.exchange.peer.pieces import SHARE, Lie, Pieces
-from folkmoot.exchange.peer.store import Store
+from folkmoot.exchange.peer.rate_limit import Bucket
 from folkmoot.exchange.peer.tree import children
 
 

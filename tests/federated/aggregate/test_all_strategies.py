@@ -5,17 +5,17 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from folkmoot.federated.aggregate import Closing, Update, walk
+from folkmoot.federated.aggregate import Closing, Update, spans
 from folkmoot.federated.aggregate.clipped import Clipped
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.fedbuff import FedBuff
 from folkmoot.federated.aggregate.fedopt import FedAdagrad, FedAdam, FedAvgM, FedYogi
 from folkmoot.federated.aggregate.in_memory import combine_arrays
 from folkmoot.federated.aggregate.krum import Krum
-from folkmoot.federated.aggregate.ordered import Median, TrimmedMean
 from folkmoot.federated.aggregate.private import Private
-from folkmoot.federated.aggregate.walk import CombineFailed
-from folkmoot.federated.arrays import ModelFile, ModelWriter, save_model
+from folkmoot.federated.aggregate.spans import CombineFailed
+from folkmoot.federated.aggregate.trimmed_mean import Median, TrimmedMean
+from folkmoot.federated.model_file.layout import ModelFile, ModelWriter, save_model
 
 STRATEGIES = [
     FedAvg(),
@@ -73,7 +73,7 @@ def test_the_same_files_give_the_same_bits_whatever_the_threads(
 ):
     results = []
     for threads in (1, 2, 4):
-        monkeypatch.setattr(walk, "THREADS", threads)
+        monkeypatch.setattr(spans, "THREADS", threads)
         (tmp_path / str(threads)).mkdir()
         results.append(combine(strategy, files, tmp_path / str(threads)))
     assert results[0] == results[1] == results[2]

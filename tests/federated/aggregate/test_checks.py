@@ -8,7 +8,7 @@ import pytest
 from folkmoot.federated.aggregate import Accepted, Quarantined, Update
 from folkmoot.federated.aggregate.checks import MAX_SAMPLES, check_update
 from folkmoot.federated.aggregate.in_memory import MemoryModel
-from folkmoot.federated.arrays import BLOCK, ModelFile, save_model
+from folkmoot.federated.model_file.layout import BLOCK, ModelFile, save_model
 
 GLOBAL = MemoryModel({"w": np.zeros((2, 3), np.float32), "b": np.zeros(3, np.float32)})
 

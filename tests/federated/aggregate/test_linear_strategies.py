@@ -13,8 +13,8 @@ from folkmoot.federated.aggregate.clipped import Clipped
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.fedbuff import FedBuff
 from folkmoot.federated.aggregate.in_memory import MemoryModel, combine_arrays
-from folkmoot.federated.aggregate.walk import CombineFailed
-from folkmoot.federated.arrays import BLOCK
+from folkmoot.federated.aggregate.spans import CombineFailed
+from folkmoot.federated.model_file.layout import BLOCK
 
 floats = st.floats(-1e6, 1e6, width=32)
 vectors = numpy_arrays(np.float32, 5, elements=floats)

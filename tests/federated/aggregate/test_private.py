@@ -10,8 +10,8 @@ from folkmoot.federated.aggregate import accountant
 from folkmoot.federated.aggregate.in_memory import combine_arrays
 from folkmoot.federated.aggregate.noise import Noise
 from folkmoot.federated.aggregate.private import Private
-from folkmoot.federated.aggregate.walk import Span
-from folkmoot.federated.arrays import ArrayMeta
+from folkmoot.federated.aggregate.spans import Span
+from folkmoot.federated.model_file.layout import ArrayMeta
 
 SIZE = 200_000
 

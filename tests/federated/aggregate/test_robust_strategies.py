@@ -10,9 +10,9 @@ from hypothesis.extra.numpy import arrays as numpy_arrays
 
 from folkmoot.federated.aggregate.in_memory import combine_arrays
 from folkmoot.federated.aggregate.krum import Krum
-from folkmoot.federated.aggregate.ordered import Median, TrimmedMean
 from folkmoot.federated.aggregate.sorting import NETWORK_ROWS, comparators, sort_rows
-from folkmoot.federated.arrays import BLOCK
+from folkmoot.federated.aggregate.trimmed_mean import Median, TrimmedMean
+from folkmoot.federated.model_file.layout import BLOCK
 
 matrices = st.integers(1, 12).flatmap(
     lambda n: numpy_arrays(np.float32, (n, 4), elements=st.floats(-1e6, 1e6, width=32))

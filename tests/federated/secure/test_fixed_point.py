@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from folkmoot.federated.secure.config import SecureRules
 from folkmoot.federated.secure.fixed_point import Precision, decode, encode
-from folkmoot.federated.secure.rules import SecureRules
 
 PRECISION = Precision(128.0, 24)
 values = st.lists(st.floats(-128, 128), min_size=1, max_size=5)

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from folkmoot.core.federation import Rules
-from folkmoot.federated import coordinator as coordinator_module
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.fedopt import FedAdam
-from folkmoot.federated.arrays import ModelFile, save_model
-from folkmoot.federated.client import Settings, take_part
-from folkmoot.federated.config import BucketConfig, Federation, Server, rooted
-from folkmoot.federated.connection import Connection
-from folkmoot.federated.participant import Participant
+from folkmoot.federated.coordinator import coordinator as coordinator_module
+from folkmoot.federated.coordinator.config import BucketConfig, Federation, Server, rooted
+from folkmoot.federated.coordinator.server import serving
+from folkmoot.federated.model_file.layout import ModelFile, save_model
+from folkmoot.federated.participant.connection import Connection
+from folkmoot.federated.participant.loop import Settings, take_part
+from folkmoot.federated.participant.participant import Participant
+from folkmoot.federated.secure.config import SecureRules
 from folkmoot.federated.secure.messages import Shares, decode, encode
-from folkmoot.federated.secure.rules import SecureRules
-from folkmoot.federated.server import serving
 from folkmoot.federated.signing import Identity
 from support.federation import Watched
 

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from folkmoot.federated.aggregate import Closing, Update
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.in_memory import MemoryModel
-from folkmoot.federated.secure.member import Distrust, Member, attempt_context, signed_text
+from folkmoot.federated.secure.config import SecureRules
+from folkmoot.federated.secure.coordinator_attempt import Session, Step, TooFew, threshold_of
+from folkmoot.federated.secure.masked_update import UnmaskedMean, masked_layout, write_masked
 from folkmoot.federated.secure.messages import (
     BadMessage,
     Cohort,
@@ -25,9 +27,12 @@ from folkmoot.federated.secure.messages import (
     decode,
     encode,
 )
-from folkmoot.federated.secure.rules import SecureRules
-from folkmoot.federated.secure.session import Session, Step, TooFew, threshold_of
-from folkmoot.federated.secure.unmasked import UnmaskedMean, masked_layout, write_masked
+from folkmoot.federated.secure.participant_attempt import (
+    Distrust,
+    Member,
+    attempt_context,
+    signed_text,
+)
 
 RULES = SecureRules()
 CONTEXT = attempt_context("run", 3, 0)

@@ -1,5 +1,6 @@
 """How members of a run talk: gossip that reaches everybody, content by name, and questions."""
 
+from folkmoot.exchange.peer.blob_store import StoreFull
 from folkmoot.exchange.peer.config import PeerConfig
 from folkmoot.exchange.peer.events import (
     Connected,
@@ -17,7 +18,6 @@ from folkmoot.exchange.peer.message import Blob, Message
 from folkmoot.exchange.peer.model import Manifest, Parameter, SharedModel, WrongModel, fetch_model
 from folkmoot.exchange.peer.peer import Peer
 from folkmoot.exchange.peer.rpc import Method, NoAnswer, Refusal
-from folkmoot.exchange.peer.store import StoreFull
 
 __all__ = [
     "Blob",

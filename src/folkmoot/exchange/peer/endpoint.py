@@ -14,7 +14,7 @@ from iroh import (
 
 from folkmoot.exchange.peer.address import Address, decode_address
 from folkmoot.exchange.peer.config import PeerConfig
-from folkmoot.exchange.peer.trouble import in_words
+from folkmoot.exchange.peer.describe_error import in_words
 from folkmoot.exchange.peer.wire import ALPN
 
 

@@ -12,10 +12,10 @@ from iroh import IrohError, RecvStream
 
 from folkmoot.core.content import NAME_BYTES, PIECE, piece_count
 from folkmoot.exchange.peer import wire
+from folkmoot.exchange.peer.describe_error import in_words
 from folkmoot.exchange.peer.link import Link, read_frame, time_for
 from folkmoot.exchange.peer.pieces import Lie, Pieces
 from folkmoot.exchange.peer.requests import request
-from folkmoot.exchange.peer.trouble import in_words
 
 FIRST_RETRY, LAST_RETRY = 0.1, 2.0
 DRIP = 4096

@@ -17,8 +17,8 @@ from iroh import BiStream, Connection, IrohError, RecvStream, SendStream
 
 from folkmoot.exchange.peer import wire
 from folkmoot.exchange.peer.config import PeerConfig
-from folkmoot.exchange.peer.pace import Bucket
-from folkmoot.exchange.peer.trouble import in_words
+from folkmoot.exchange.peer.describe_error import in_words
+from folkmoot.exchange.peer.rate_limit import Bucket
 
 log = logging.getLogger(__name__)
 IP_AND_UDP_HEADER = 28

@@ -14,10 +14,10 @@ from typing import Annotated
 
 import msgspec
 
+from folkmoot.exchange.peer.blob_store import StoreFull
 from folkmoot.exchange.peer.fetch import Unavailable
 from folkmoot.exchange.peer.peer import Peer
 from folkmoot.exchange.peer.rpc import Method, NoAnswer, Refusal
-from folkmoot.exchange.peer.store import StoreFull
 from folkmoot.exchange.peer.wire import Key
 
 SIDE_BY_SIDE = 8

@@ -21,6 +21,7 @@ from iroh import BiStream, Endpoint, SecretKey
 
 from folkmoot.exchange.peer import events, requests, uniffi_copy, wire
 from folkmoot.exchange.peer.address import encode_address
+from folkmoot.exchange.peer.blob_store import Store
 from folkmoot.exchange.peer.config import PeerConfig
 from folkmoot.exchange.peer.endpoint import bind, reachable_at
 from folkmoot.exchange.peer.fetch import Download
@@ -29,7 +30,6 @@ from folkmoot.exchange.peer.link import Code, Link, Traffic
 from folkmoot.exchange.peer.message import Blob, Content, Message, seal, unseal
 from folkmoot.exchange.peer.roster import Hooks, Roster
 from folkmoot.exchange.peer.rpc import A, Answers, Method, NoAnswer, Q
-from folkmoot.exchange.peer.store import Store
 
 CLOSE_TIME = 1.0
 OnEvent = Callable[[events.Event], None]

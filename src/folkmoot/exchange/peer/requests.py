@@ -14,11 +14,11 @@ from iroh import BiStream, IrohError
 
 from folkmoot.core.content import PIECE, piece_count
 from folkmoot.exchange.peer import wire
+from folkmoot.exchange.peer.blob_store import Store
 from folkmoot.exchange.peer.config import PeerConfig
+from folkmoot.exchange.peer.describe_error import in_words
 from folkmoot.exchange.peer.link import Link, read_frame, time_for
 from folkmoot.exchange.peer.rpc import Answers, NoAnswer, Refusal
-from folkmoot.exchange.peer.store import Store
-from folkmoot.exchange.peer.trouble import in_words
 
 log = logging.getLogger(__name__)
 CANCELLED = 1

@@ -16,10 +16,10 @@ from iroh import BiStream, Connection, Endpoint, Incoming, IrohError
 
 from folkmoot.exchange.peer import events, wire
 from folkmoot.exchange.peer.config import PeerConfig
+from folkmoot.exchange.peer.describe_error import in_words
 from folkmoot.exchange.peer.endpoint import to_dial
 from folkmoot.exchange.peer.link import GUILTY, Code, Link, Traffic
-from folkmoot.exchange.peer.pace import Bucket
-from folkmoot.exchange.peer.trouble import in_words
+from folkmoot.exchange.peer.rate_limit import Bucket
 
 STRANGERS = b""
 """Under this key `traffic` counts everybody who never was a member."""

@@ -24,7 +24,7 @@ from typing import Protocol
 
 import msgspec
 
-from folkmoot.federated.arrays import Layout, Sink, Source
+from folkmoot.federated.model_file.layout import Layout, Sink, Source
 
 
 @dataclass(frozen=True)

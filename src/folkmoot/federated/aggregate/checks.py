@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from folkmoot.federated import arrays
 from folkmoot.federated.aggregate import Accepted, Quarantined, Update, Verdict
-from folkmoot.federated.arrays import Array, BadModel, Layout
+from folkmoot.federated.model_file import layout as model_layout
+from folkmoot.federated.model_file.layout import Array, BadModel, Layout
 
 #: Products of a sample count and a float32 weight are exact in float64 up to here.
 MAX_SAMPLES = 1 << 29
 #: Server optimizers remember an array under its name and a prefix; this leaves room for it.
-MAX_NAME = arrays.MAX_NAME - 12
+MAX_NAME = model_layout.MAX_NAME - 12
 
 
 def check_update(update: Update, layout: Layout | None) -> Verdict:

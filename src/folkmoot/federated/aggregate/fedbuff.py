@@ -18,7 +18,7 @@ from folkmoot.federated.aggregate.strategy import (
     require,
     write_linear,
 )
-from folkmoot.federated.arrays import Source
+from folkmoot.federated.model_file.layout import Source
 
 
 class FedBuff(Strategy, frozen=True, tag="fedbuff"):

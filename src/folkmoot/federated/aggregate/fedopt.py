@@ -16,6 +16,7 @@ import numpy as np
 
 from folkmoot.federated.aggregate import Closing
 from folkmoot.federated.aggregate.linear import Linear, Reader, mean
+from folkmoot.federated.aggregate.spans import Output, Span, for_each_span
 from folkmoot.federated.aggregate.strategy import (
     Figures,
     Strategy,
@@ -23,8 +24,7 @@ from folkmoot.federated.aggregate.strategy import (
     require,
     write_linear,
 )
-from folkmoot.federated.aggregate.walk import Output, Span, for_each_span
-from folkmoot.federated.arrays import Array, ArrayMeta, Layout, Sink, Source
+from folkmoot.federated.model_file.layout import Array, ArrayMeta, Layout, Sink, Source
 
 MOMENTUM, VARIANCE = "m/", "v/"
 State = Mapping[str, Array]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from folkmoot.federated.arrays import Array
+from folkmoot.federated.model_file.layout import Array
 
 
 def proximal_loss(

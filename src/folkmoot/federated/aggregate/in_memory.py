@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from folkmoot.federated.aggregate import Aggregator, Closing, Update
-from folkmoot.federated.arrays import BLOCK, Array, Layout, layout_of
+from folkmoot.federated.model_file.layout import BLOCK, Array, Layout, layout_of
 
 Arrays = Mapping[str, Array]
 

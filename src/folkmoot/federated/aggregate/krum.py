@@ -14,6 +14,7 @@ import numpy as np
 
 from folkmoot.federated.aggregate import Closing, Update
 from folkmoot.federated.aggregate.linear import Reader, mean
+from folkmoot.federated.aggregate.spans import spans
 from folkmoot.federated.aggregate.strategy import (
     Figures,
     Strategy,
@@ -21,8 +22,7 @@ from folkmoot.federated.aggregate.strategy import (
     require,
     write_linear,
 )
-from folkmoot.federated.aggregate.walk import spans
-from folkmoot.federated.arrays import BLOCK, Array, Layout, Source
+from folkmoot.federated.model_file.layout import BLOCK, Array, Layout, Source
 
 #: Bytes for one block of every update's step.
 BUDGET = 16 << 20

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from folkmoot.federated.aggregate import Update
-from folkmoot.federated.aggregate.walk import Span
-from folkmoot.federated.arrays import BLOCK, Array, Source, page_aligned
+from folkmoot.federated.aggregate.spans import Span
+from folkmoot.federated.model_file.layout import BLOCK, Array, Source, page_aligned
 
 
 class Term(NamedTuple):

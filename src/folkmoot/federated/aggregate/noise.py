@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from folkmoot.federated.aggregate.walk import Span
-from folkmoot.federated.arrays import BLOCK, Array
+from folkmoot.federated.aggregate.spans import Span
 from folkmoot.federated.keystream import Keystream, derive_key
+from folkmoot.federated.model_file.layout import BLOCK, Array
 
 DRAWS = 4
 

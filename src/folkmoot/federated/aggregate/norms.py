@@ -9,8 +9,8 @@ import numpy as np
 
 from folkmoot.federated.aggregate import Update
 from folkmoot.federated.aggregate.linear import Reader
-from folkmoot.federated.aggregate.walk import Span, for_each_span
-from folkmoot.federated.arrays import BLOCK, Layout, Source
+from folkmoot.federated.aggregate.spans import Span, for_each_span
+from folkmoot.federated.model_file.layout import BLOCK, Layout, Source
 
 
 def distances(layout: Layout, reference: Source, updates: Sequence[Update]) -> list[float]:

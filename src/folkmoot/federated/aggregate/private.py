@@ -20,6 +20,7 @@ from folkmoot.federated.aggregate.accountant import epsilon, installed
 from folkmoot.federated.aggregate.linear import Linear, Term, clipped_mean, mean
 from folkmoot.federated.aggregate.noise import Noise
 from folkmoot.federated.aggregate.norms import clip_factors, distances
+from folkmoot.federated.aggregate.spans import Span
 from folkmoot.federated.aggregate.strategy import (
     Figures,
     Strategy,
@@ -28,8 +29,7 @@ from folkmoot.federated.aggregate.strategy import (
     write_blocks,
     write_linear,
 )
-from folkmoot.federated.aggregate.walk import Span
-from folkmoot.federated.arrays import Array, ArrayMeta, Layout, Source
+from folkmoot.federated.model_file.layout import Array, ArrayMeta, Layout, Source
 
 ROUNDS = "noisy_rounds"
 

@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from folkmoot.federated.arrays import Array
+from folkmoot.federated.model_file.layout import Array
 
 #: The network needs n·log²n/4 comparators; from about here on sorting columns is cheaper.
 NETWORK_ROWS = 128

@@ -9,8 +9,8 @@ from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.fedbuff import FedBuff
 from folkmoot.federated.aggregate.fedopt import FedAdagrad, FedAdam, FedAvgM, FedYogi
 from folkmoot.federated.aggregate.krum import Krum
-from folkmoot.federated.aggregate.ordered import Median, TrimmedMean
 from folkmoot.federated.aggregate.private import Private
+from folkmoot.federated.aggregate.trimmed_mean import Median, TrimmedMean
 
 AnyStrategy = (
     FedAvg

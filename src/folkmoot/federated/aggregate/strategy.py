@@ -15,8 +15,8 @@ import msgspec
 from folkmoot.federated.aggregate import Closing, Update, Verdict
 from folkmoot.federated.aggregate.checks import bad_layout, check_update
 from folkmoot.federated.aggregate.linear import Linear, Term
-from folkmoot.federated.aggregate.walk import CombineFailed, Output, Span, for_each_span
-from folkmoot.federated.arrays import BLOCK, Array, Layout, Sink
+from folkmoot.federated.aggregate.spans import CombineFailed, Output, Span, for_each_span
+from folkmoot.federated.model_file.layout import BLOCK, Array, Layout, Sink
 
 Figures = Mapping[str, float]
 #: Elements that are summed at once. Their float64 sums leave the second-level cache, and still two

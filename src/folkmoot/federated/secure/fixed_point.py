@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from folkmoot.federated.arrays import Array
+from folkmoot.federated.model_file.layout import Array
 
 
 class Precision(NamedTuple):

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from folkmoot.federated.arrays import BLOCK, Array, Layout
 from folkmoot.federated.keystream import Keystream, derive_key
+from folkmoot.federated.model_file.layout import BLOCK, Array, Layout
 
 
 class Mask(NamedTuple):

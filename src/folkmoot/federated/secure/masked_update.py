@@ -13,10 +13,10 @@ import numpy as np
 
 from folkmoot.federated.aggregate import Accepted, Quarantined, Update, Verdict
 from folkmoot.federated.aggregate.checks import bad_layout, bad_samples
-from folkmoot.federated.arrays import BLOCK, Array, ArrayMeta, Layout, Sink, Source
+from folkmoot.federated.model_file.layout import BLOCK, Array, ArrayMeta, Layout, Sink, Source
+from folkmoot.federated.secure.config import SecureRules
 from folkmoot.federated.secure.fixed_point import Precision, decode, encode
 from folkmoot.federated.secure.masks import Mask, Masker
-from folkmoot.federated.secure.rules import SecureRules
 
 
 def masked_layout(layout: Layout) -> Layout:

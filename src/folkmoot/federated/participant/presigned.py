@@ -11,8 +11,8 @@ from typing import Any
 
 from blake3 import blake3
 
-from folkmoot.federated.arrays import Array, BadModel, encode_header, layout_of
-from folkmoot.federated.weights import Arrays, chunks, decoded, trouble
+from folkmoot.federated.model_file.layout import Array, BadModel, encode_header, layout_of
+from folkmoot.federated.participant.bucket import Arrays, chunks, decoded, trouble
 
 PATIENCE = 60.0
 READ = 1 << 20

@@ -22,9 +22,10 @@ import msgspec
 from folkmoot.core.federation import ROUND, State
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.state import Delivery
-from folkmoot.federated.secure.kept import recall, remember
+from folkmoot.federated.coordinator.saved_masks import recall, remember
+from folkmoot.federated.secure.config import SecureRules
+from folkmoot.federated.secure.coordinator_attempt import Session, Step, TooFew
 from folkmoot.federated.secure.masks import Mask
-from folkmoot.federated.secure.member import Distrust, attempt_context
 from folkmoot.federated.secure.messages import (
     BadMessage,
     Keys,
@@ -34,8 +35,7 @@ from folkmoot.federated.secure.messages import (
     decode,
     encode,
 )
-from folkmoot.federated.secure.rules import SecureRules
-from folkmoot.federated.secure.session import Session, Step, TooFew
+from folkmoot.federated.secure.participant_attempt import Distrust, attempt_context
 
 
 class AttemptFailed(msgspec.Struct, frozen=True, tag=True):

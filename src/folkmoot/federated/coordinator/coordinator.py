@@ -26,13 +26,13 @@ from folkmoot.core.federation.machine import next_deadline
 from folkmoot.core.federation.state import Delivery, State, restore
 from folkmoot.exchange.bucket import Bucket, BucketError
 from folkmoot.federated import eventlog
-from folkmoot.federated.arrays import ModelFile, layout_of
-from folkmoot.federated.combine import combine, lost
-from folkmoot.federated.config import Federation
-from folkmoot.federated.metrics import Meters
+from folkmoot.federated.coordinator.bucket import RoundStore
+from folkmoot.federated.coordinator.config import Federation
+from folkmoot.federated.coordinator.metrics import Meters
+from folkmoot.federated.coordinator.secure_rounds import SecureRounds
+from folkmoot.federated.coordinator.updates import combine, lost
+from folkmoot.federated.model_file.layout import ModelFile, layout_of
 from folkmoot.federated.secure.masks import Mask
-from folkmoot.federated.secure.rounds import SecureRounds
-from folkmoot.federated.store import RoundStore
 from folkmoot.host.journal import Journal, JournalError
 
 logger = logging.getLogger(__name__)

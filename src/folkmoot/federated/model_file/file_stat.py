@@ -13,7 +13,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from folkmoot.federated.arrays import only_ours
+from folkmoot.federated.model_file.layout import only_ours
 
 
 def _start() -> str:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from folkmoot.exchange.store import BucketError, Denied, Missing, NotPossible, first_line
+from folkmoot.exchange.bucket.store import BucketError, Denied, Missing, NotPossible, first_line
 
 
 def push(folder: Path, repo: str, message: str, *, private: bool = True, endpoint: str = "") -> str:

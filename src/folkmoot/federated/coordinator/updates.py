@@ -9,11 +9,11 @@ from blake3 import blake3
 from folkmoot.core.federation.state import Delivery, State
 from folkmoot.exchange.bucket import BucketError, Missing, TooLarge
 from folkmoot.federated.aggregate import Closing, Quarantined, Update
-from folkmoot.federated.arrays import BadModel, Layout, ModelFile, ModelWriter
-from folkmoot.federated.config import Federation
+from folkmoot.federated.coordinator.bucket import HashedModel, RoundStore, digest_of
+from folkmoot.federated.coordinator.config import Federation
+from folkmoot.federated.model_file.layout import BadModel, Layout, ModelFile, ModelWriter
+from folkmoot.federated.secure.masked_update import UnmaskedMean, check_masked
 from folkmoot.federated.secure.masks import Mask
-from folkmoot.federated.secure.unmasked import UnmaskedMean, check_masked
-from folkmoot.federated.store import HashedModel, RoundStore, digest_of
 
 HEADER_ROOM = 1 << 20
 

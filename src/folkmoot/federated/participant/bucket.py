@@ -17,7 +17,9 @@ import numpy as np
 from blake3 import blake3
 
 from folkmoot.exchange.bucket import Bucket, BucketError
-from folkmoot.federated.arrays import (
+from folkmoot.federated.model_file.file_stat import mark as mark_of
+from folkmoot.federated.model_file.hashing_writer import HashedWriter
+from folkmoot.federated.model_file.layout import (
     Array,
     BadModel,
     Layout,
@@ -25,8 +27,6 @@ from folkmoot.federated.arrays import (
     encode_header,
     layout_of,
 )
-from folkmoot.federated.hashed import HashedWriter
-from folkmoot.federated.marks import mark as mark_of
 
 CHUNK = 8 << 20
 #: Bytes that are copied sooner than an open file is kept for them.

@@ -18,7 +18,8 @@ import msgspec
 from folkmoot.core.federation import participant as machine
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.federated import wire
-from folkmoot.federated.connection import (
+from folkmoot.federated.participant.bucket import Weights, WeightsUnavailable
+from folkmoot.federated.participant.connection import (
     END_TIMEOUT,
     Connection,
     Finished,
@@ -26,17 +27,16 @@ from folkmoot.federated.connection import (
     Tls,
     backoff,
 )
-from folkmoot.federated.participant import (
+from folkmoot.federated.participant.participant import (
     Participant,
     as_given,
     checked_result,
     encode_figures,
     named,
 )
-from folkmoot.federated.presigned import PresignedWeights
-from folkmoot.federated.secure.part import SecurePart
+from folkmoot.federated.participant.presigned import PresignedWeights
+from folkmoot.federated.participant.secure_delivery import SecurePart
 from folkmoot.federated.signing import Identity
-from folkmoot.federated.weights import Weights, WeightsUnavailable
 
 _READY = {machine.WAITING: "READY", machine.TRAINING: "TRAINING", machine.DONE: "FINISHED"}
 

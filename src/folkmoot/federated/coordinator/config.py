@@ -15,7 +15,7 @@ from folkmoot.core.config import Broken, decode
 from folkmoot.core.federation import Rules
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.strategies import AnyStrategy
-from folkmoot.federated.secure.rules import SecureRules
+from folkmoot.federated.secure.config import SecureRules
 
 PARTICIPANT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")

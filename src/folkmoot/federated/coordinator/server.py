@@ -9,9 +9,9 @@ import grpc
 import grpc.aio
 
 from folkmoot.federated import eventlog
-from folkmoot.federated.config import Federation, Security
-from folkmoot.federated.coordinator import Coordinator
-from folkmoot.federated.service import CoordinatorService
+from folkmoot.federated.coordinator.config import Federation, Security
+from folkmoot.federated.coordinator.coordinator import Coordinator
+from folkmoot.federated.coordinator.service import CoordinatorService
 
 #: How long participants may take to hear FINISHED before the coordinator leaves.
 FAREWELL = 5.0

@@ -13,9 +13,9 @@ import numpy as np
 
 from folkmoot.federated.aggregate import Closing, Update
 from folkmoot.federated.aggregate.sorting import sort_rows
+from folkmoot.federated.aggregate.spans import Output, Span, for_each_span
 from folkmoot.federated.aggregate.strategy import Figures, Strategy, common_layout, require
-from folkmoot.federated.aggregate.walk import Output, Span, for_each_span
-from folkmoot.federated.arrays import BLOCK, Array
+from folkmoot.federated.model_file.layout import BLOCK, Array
 
 #: Bytes for the blocks of all updates, in each thread. Half a megabyte for each of a few updates is
 #: the second-level cache; what is larger streams through the third.

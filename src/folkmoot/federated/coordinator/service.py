@@ -20,11 +20,11 @@ from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.state import Delivery
 from folkmoot.exchange.bucket import BucketError
 from folkmoot.federated import eventlog, wire
-from folkmoot.federated.combine import Judged, judge
-from folkmoot.federated.coordinator import Coordinator
-from folkmoot.federated.secure.member import Distrust
+from folkmoot.federated.coordinator.coordinator import Coordinator
+from folkmoot.federated.coordinator.secure_rounds import refusal
+from folkmoot.federated.coordinator.updates import Judged, judge
 from folkmoot.federated.secure.messages import BadMessage
-from folkmoot.federated.secure.rounds import refusal
+from folkmoot.federated.secure.participant_attempt import Distrust
 from folkmoot.federated.signing import SESSION_BYTES, Nonces, Unauthenticated, verify
 
 DIGEST_BYTES = 32

@@ -25,7 +25,7 @@ import obstore
 from obstore import exceptions
 from obstore.store import HTTPStore
 
-from folkmoot.exchange.folder import (
+from folkmoot.exchange.bucket.folder import (
     PART,
     AsyncBody,
     Body,
@@ -33,7 +33,7 @@ from folkmoot.exchange.folder import (
     write_file,
     write_file_async,
 )
-from folkmoot.exchange.store import (
+from folkmoot.exchange.bucket.store import (
     AlreadyExists,
     BrokenOff,
     BucketError,

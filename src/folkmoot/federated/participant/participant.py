@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from folkmoot.federated.arrays import Array, layout_of
+from folkmoot.federated.model_file.layout import Array, layout_of
 
 #: The name under which a model of one array travels.
 ALONE = "weights"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from folkmoot.federated.aggregate.checks import first_not_finite
-from folkmoot.federated.arrays import BLOCK, Array, ArrayMeta, Layout, Sink
+from folkmoot.federated.model_file.layout import BLOCK, Array, ArrayMeta, Layout, Sink
 
 THREADS = min(4, os.cpu_count() or 1)
 #: Spans of `BLOCK` that a thread takes at once: neighbours belong to one piece of the file.

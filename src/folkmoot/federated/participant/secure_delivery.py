@@ -15,14 +15,14 @@ import grpc
 
 from folkmoot.federated import wire
 from folkmoot.federated.aggregate.in_memory import MemoryModel
-from folkmoot.federated.arrays import Array
-from folkmoot.federated.connection import Connection, Refused
+from folkmoot.federated.model_file.layout import Array
+from folkmoot.federated.participant.connection import Connection, Refused
+from folkmoot.federated.secure.coordinator_attempt import Step
 from folkmoot.federated.secure.fixed_point import Precision
+from folkmoot.federated.secure.masked_update import masked_layout, write_masked
 from folkmoot.federated.secure.masks import Mask
-from folkmoot.federated.secure.member import Distrust, Member, attempt_context
 from folkmoot.federated.secure.messages import Cohort, Shares, Survivors, decode, encode
-from folkmoot.federated.secure.session import Step
-from folkmoot.federated.secure.unmasked import masked_layout, write_masked
+from folkmoot.federated.secure.participant_attempt import Distrust, Member, attempt_context
 
 #: Uploads named arrays and announces them to the coordinator.
 Upload = Callable[[Mapping[str, Array]], Awaitable[None]]

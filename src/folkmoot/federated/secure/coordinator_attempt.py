@@ -20,7 +20,6 @@ from operator import attrgetter
 
 from folkmoot.federated.secure import shamir
 from folkmoot.federated.secure.masks import Mask, agree, pair_mask, public_key, self_mask
-from folkmoot.federated.secure.member import commitment, verify
 from folkmoot.federated.secure.messages import (
     MAX_COHORT,
     BadMessage,
@@ -31,6 +30,7 @@ from folkmoot.federated.secure.messages import (
     Survivors,
     Unopened,
 )
+from folkmoot.federated.secure.participant_attempt import commitment, verify
 
 #: Any private key will do to tell a point of low order.
 PROBE = b"\x01" * 32

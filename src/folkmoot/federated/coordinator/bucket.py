@@ -23,10 +23,10 @@ import numpy as np
 from blake3 import blake3
 
 from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
-from folkmoot.federated.arrays import BLOCK, Array, Layout, ModelFile, only_ours
-from folkmoot.federated.hashed import HashedWriter
-from folkmoot.federated.marks import mark
-from folkmoot.federated.weights import SPARE
+from folkmoot.federated.model_file.file_stat import mark
+from folkmoot.federated.model_file.hashing_writer import HashedWriter
+from folkmoot.federated.model_file.layout import BLOCK, Array, Layout, ModelFile, only_ours
+from folkmoot.federated.participant.bucket import SPARE
 
 READ = 1 << 20
 #: Elements that are judged at once: two threads at it meet less often than with smaller blocks.

@@ -22,7 +22,13 @@ from typing import Any
 import numpy as np
 from blake3 import blake3
 
-from folkmoot.federated.arrays import Array, Layout, ModelWriter, encode_header, page_aligned
+from folkmoot.federated.model_file.layout import (
+    Array,
+    Layout,
+    ModelWriter,
+    encode_header,
+    page_aligned,
+)
 
 #: Fits a core's second-level cache: a piece is hashed where the write left it.
 PIECE = 1 << 18

@@ -1,0 +1,1 @@
+"""The participant's side: what its owner writes, the loop around it, and its view of the bucket."""
