@@ -51,7 +51,7 @@ async def connected(
 
 
 async def until(authority: ServerAuthority, wanted: RunState) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         async for state in authority.watch():
             if state.run_state is wanted:
                 return
@@ -89,7 +89,7 @@ async def test_a_watcher_sees_the_same_state_as_the_keeper(tmp_path: Path) -> No
         for identity in identities:
             async with connected(server, identity) as authority:
                 await authority.submit(m.Ready(identity.public, 0))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             async for state in watch:
                 if state.run_state is RunState.RoundTrain:
                     break
@@ -122,7 +122,7 @@ async def test_a_client_goes_on_after_the_server_restarted(tmp_path: Path) -> No
     config = run()
     journal = tmp_path / "run.journal"
     async with listen(config, journal, f"127.0.0.1:{port}", OPEN):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             assert (await anext(watch)).run_state is RunState.WaitingForMembers
         assert await authority.submit(join(a)) is None
     await authority.close()

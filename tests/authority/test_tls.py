@@ -47,7 +47,7 @@ async def joins(server: Listening, tls: Tls | None) -> None:
     """Join and see the run, as a client does; what it is told is the error."""
     authority = ServerAuthority(f"127.0.0.1:{server.port}", "moot", A, tls)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await anext(authority.watch())
             assert await authority.submit(join(A)) is None
         assert server.keeper.state.pending.get(A.public) is not None

@@ -57,36 +57,33 @@ def test_a_body_may_be_bytes_a_file_or_chunks(bucket: Bucket, tmp_path: Path):
         assert b"".join(bucket.stream(key, MANY)) == BIG
 
 
-def test_async_calls_do_the_same(bucket: Bucket):
+async def test_async_calls_do_the_same(bucket: Bucket):
     async def chunks() -> AsyncIterator[bytes]:
         for i in range(0, len(BIG), 1 << 20):
             yield BIG[i : i + (1 << 20)]
 
-    async def use() -> None:
-        await asyncio.gather(
-            bucket.put_async("1/a", chunks()), bucket.put_async("1/b", BIG, create=True)
-        )
-        assert bytes(await bucket.get_async("1/a", MANY)) == BIG
-        assert b"".join([piece async for piece in bucket.stream_async("1/b", MANY)]) == BIG
-        assert bytes(await bucket.get_range_async("1/a", 5, 10)) == BIG[5:15]
-        assert await bucket.list_async("1") == [Entry("1/a", len(BIG)), Entry("1/b", len(BIG))]
-        await bucket.delete_async("1/a")
-        await bucket.delete_async("1/a")
-        for call in (
-            bucket.get_async("1/a", MANY),
-            bucket.size_async("1/a"),
-            bucket.get_range_async("1/a", 0, 1),
-        ):
-            with pytest.raises(Missing):
-                await call
-        with pytest.raises(AlreadyExists):
-            await bucket.put_async("1/b", b"other", create=True)
-        with pytest.raises(TooShort):
-            await bucket.get_range_async("1/b", len(BIG), 1)
-        with pytest.raises(TooLarge):
-            await bucket.get_async("1/b", 10)
-
-    asyncio.run(use())
+    await asyncio.gather(
+        bucket.put_async("1/a", chunks()), bucket.put_async("1/b", BIG, create=True)
+    )
+    assert bytes(await bucket.get_async("1/a", MANY)) == BIG
+    assert b"".join([piece async for piece in bucket.stream_async("1/b", MANY)]) == BIG
+    assert bytes(await bucket.get_range_async("1/a", 5, 10)) == BIG[5:15]
+    assert await bucket.list_async("1") == [Entry("1/a", len(BIG)), Entry("1/b", len(BIG))]
+    await bucket.delete_async("1/a")
+    await bucket.delete_async("1/a")
+    for call in (
+        bucket.get_async("1/a", MANY),
+        bucket.size_async("1/a"),
+        bucket.get_range_async("1/a", 0, 1),
+    ):
+        with pytest.raises(Missing):
+            await call
+    with pytest.raises(AlreadyExists):
+        await bucket.put_async("1/b", b"other", create=True)
+    with pytest.raises(TooShort):
+        await bucket.get_range_async("1/b", len(BIG), 1)
+    with pytest.raises(TooLarge):
+        await bucket.get_async("1/b", 10)
 
 
 def test_a_missing_object_is_named(bucket: Bucket):
@@ -164,24 +161,21 @@ def test_a_writer_that_fails_midway_leaves_nothing(bucket: Bucket):
     assert bucket.list() == []
 
 
-def test_a_cancelled_writer_leaves_nothing(bucket: Bucket):
-    async def use() -> None:
-        started = asyncio.Event()
+async def test_a_cancelled_writer_leaves_nothing(bucket: Bucket):
+    started = asyncio.Event()
 
-        async def endless() -> AsyncIterator[bytes]:
-            while True:
-                yield BIG[: 9 << 20]
-                started.set()
-                await asyncio.Event().wait()
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield BIG[: 9 << 20]
+            started.set()
+            await asyncio.Event().wait()
 
-        writer = asyncio.create_task(bucket.put_async("half", endless()))
-        await started.wait()
-        writer.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await writer
-        assert await bucket.list_async() == []
-
-    asyncio.run(use())
+    writer = asyncio.create_task(bucket.put_async("half", endless()))
+    await started.wait()
+    writer.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writer
+    assert await bucket.list_async() == []
 
 
 @pytest.mark.parametrize(

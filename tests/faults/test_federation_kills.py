@@ -26,17 +26,13 @@ from folkmoot.host.journal import Journal
 PARTS = 3
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+@pytest.fixture
+async def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     folder = tmp_path_factory.mktemp("undisturbed")
-
-    async def run() -> None:
-        async with serving(config(folder, 0, PARTS)) as server:
-            parts = [settings(folder, server.port, n) for n in range(PARTS)]
-            await asyncio.gather(*(take_part(Learner(n), s) for n, s in enumerate(parts)))
-
     _keep_keys(folder)
-    asyncio.run(run())
+    async with serving(config(folder, 0, PARTS)) as server:
+        parts = [settings(folder, server.port, n) for n in range(PARTS)]
+        await asyncio.gather(*(take_part(Learner(n), s) for n, s in enumerate(parts)))
     return _final(folder)
 
 
@@ -60,7 +56,7 @@ async def _others(
         tasks.create_task(meanwhile())
 
 
-def test_the_coordinator_may_be_killed_at_every_step_of_its_journal(
+async def test_the_coordinator_may_be_killed_at_every_step_of_its_journal(
     tmp_path: Path, free_port: int, undisturbed: bytes
 ) -> None:
     _keep_keys(tmp_path)
@@ -78,7 +74,7 @@ def test_the_coordinator_may_be_killed_at_every_step_of_its_journal(
                 assert process.exitcode == -signal.SIGKILL
                 deaths += 1
 
-    asyncio.run(_others(tmp_path, free_port, range(PARTS), kill_it))
+    await _others(tmp_path, free_port, range(PARTS), kill_it)
     assert _final(tmp_path) == undisturbed
     # A snapshot; a join and, every round, an update of each; a global model every round.
     steps = 1 + PARTS + ROUNDS * (PARTS + 1)
@@ -88,24 +84,23 @@ def test_the_coordinator_may_be_killed_at_every_step_of_its_journal(
     journal.close()
 
 
-def test_a_participant_may_be_killed_at_every_message(tmp_path: Path, undisturbed: bytes) -> None:
+async def test_a_participant_may_be_killed_at_every_message(
+    tmp_path: Path, undisturbed: bytes
+) -> None:
     _keep_keys(tmp_path)
     methods = ("Rendezvous", "Heartbeat", "StartTrainingRound", "EndTrainingRound")
     deaths = [(m, p) for _ in range(2) for m in methods for p in ("before", "after")]
 
-    async def run() -> None:
-        async with serving(config(tmp_path, 0, PARTS)) as server:
-            died = 0
+    async with serving(config(tmp_path, 0, PARTS)) as server:
+        died = 0
 
-            async def kill_it() -> None:
-                nonlocal died
-                for method, point in [*deaths, ("", "")]:
-                    process = start(participate, tmp_path, server.port, 0, method, point)
-                    await asyncio.to_thread(process.join)
-                    died += process.exitcode == -signal.SIGKILL
+        async def kill_it() -> None:
+            nonlocal died
+            for method, point in [*deaths, ("", "")]:
+                process = start(participate, tmp_path, server.port, 0, method, point)
+                await asyncio.to_thread(process.join)
+                died += process.exitcode == -signal.SIGKILL
 
-            await _others(tmp_path, server.port, range(1, PARTS), kill_it)
-            assert died == len(deaths)
-
-    asyncio.run(run())
+        await _others(tmp_path, server.port, range(1, PARTS), kill_it)
+        assert died == len(deaths)
     assert _final(tmp_path) == undisturbed

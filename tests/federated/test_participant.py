@@ -19,7 +19,7 @@ from folkmoot.federated.participant.participant import (
     encode_figures,
     named,
 )
-from support.federation import federation_config, run, running_federation, with_bucket
+from support.federation import federation_config, running_federation, with_bucket
 
 
 class Does(Participant):
@@ -38,7 +38,7 @@ def settings(w: Any, **more: Any) -> Settings:
     return Settings(address=w.server.address, run_id="test", longest_pause=0.2, **more)
 
 
-def test_named_arrays_keep_their_names_shapes_and_dtypes(tmp_path: Path) -> None:
+async def test_named_arrays_keep_their_names_shapes_and_dtypes(tmp_path: Path) -> None:
     start = {
         "layer.weight": np.ones((3, 2), np.float32),
         "count": np.array(4),
@@ -53,26 +53,20 @@ def test_named_arrays_keep_their_names_shapes_and_dtypes(tmp_path: Path) -> None
         assert not any(v.flags.writeable for v in weights.values())
         return {k: v + 1 for k, v in weights.items()}, 1, {}
 
-    async def test() -> None:
-        async with running_federation(tmp_path) as w:
-            await take_part(Does(train, start), settings(w))
-            with ModelFile(w.coordinator.store.global_path(2)) as model:
-                for name, array in model.arrays().items():
-                    np.testing.assert_array_equal(array, start[name] + 1)
-
-    run(test)
+    async with running_federation(tmp_path) as w:
+        await take_part(Does(train, start), settings(w))
+        with ModelFile(w.coordinator.store.global_path(2)) as model:
+            for name, array in model.arrays().items():
+                np.testing.assert_array_equal(array, start[name] + 1)
 
 
-def test_a_participants_own_error_is_its_own(tmp_path: Path) -> None:
+async def test_a_participants_own_error_is_its_own(tmp_path: Path) -> None:
     def train(weights: np.ndarray) -> tuple:
         raise ZeroDivisionError("in the owner's code")
 
-    async def test() -> None:
-        async with running_federation(tmp_path) as w:
-            with pytest.raises(ZeroDivisionError, match="in the owner's code"):
-                await take_part(Does(train), settings(w))
-
-    run(test)
+    async with running_federation(tmp_path) as w:
+        with pytest.raises(ZeroDivisionError, match="in the owner's code"):
+            await take_part(Does(train), settings(w))
 
 
 @pytest.mark.parametrize(
@@ -98,65 +92,48 @@ def test_metrics_may_be_arrays() -> None:
     assert named(np.ones(1)).keys() == {"weights"}
 
 
-def test_a_bad_update_is_told_and_the_participant_tries_again(tmp_path: Path) -> None:
+async def test_a_bad_update_is_told_and_the_participant_tries_again(tmp_path: Path) -> None:
     tries = iter([np.nan, 1.0])
-
-    async def test() -> None:
-        async with running_federation(tmp_path) as w:
-            train = lambda weights: (weights + np.float32(next(tries)), 1, {})  # noqa: E731
-            await take_part(Does(train), settings(w))
-            assert list(await w.global_of(2)) == [1.0, 1.0]
-
-    run(test)
+    async with running_federation(tmp_path) as w:
+        train = lambda weights: (weights + np.float32(next(tries)), 1, {})  # noqa: E731
+        await take_part(Does(train), settings(w))
+        assert list(await w.global_of(2)) == [1.0, 1.0]
 
 
-def test_an_expelled_participant_stops_and_says_why(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with running_federation(tmp_path, max_strikes=1) as w:
-            bad = Does(lambda weights: (weights * np.float32(np.nan), 1, {}))
-            with pytest.raises(Exception, match="too many bad updates"):
-                await take_part(bad, settings(w))
-
-    run(test)
+async def test_an_expelled_participant_stops_and_says_why(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, max_strikes=1) as w:
+        bad = Does(lambda weights: (weights * np.float32(np.nan), 1, {}))
+        with pytest.raises(Exception, match="too many bad updates"):
+            await take_part(bad, settings(w))
 
 
-def test_late_participants_wait_for_room_and_leave_when_all_is_done(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with running_federation(tmp_path, rounds=3) as w:
-            train = lambda weights: (weights, 1, {})  # noqa: E731
-            await asyncio.gather(*(take_part(Does(train), settings(w)) for _ in range(4)))
-            assert w.state.phase == "FINISHED"
-
-    run(test)
+async def test_late_participants_wait_for_room_and_leave_when_all_is_done(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, rounds=3) as w:
+        train = lambda weights: (weights, 1, {})  # noqa: E731
+        await asyncio.gather(*(take_part(Does(train), settings(w)) for _ in range(4)))
+        assert w.state.phase == "FINISHED"
 
 
-def test_weights_given_at_the_start_make_an_initial_round_needless(tmp_path: Path) -> None:
+async def test_weights_given_at_the_start_make_an_initial_round_needless(tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 
     save_file({"weights": np.array([5.0, 6.0])}, tmp_path / "given.safetensors")
-
-    async def test() -> None:
-        config = federation_config(tmp_path, {"rounds": 1}, initial_weights="given.safetensors")
-        async with running_federation(tmp_path, config) as w:
-            await take_part(Does(lambda weights: (weights * 2, 1, {})), settings(w))
-            assert list(await w.global_of(1)) == [10.0, 12.0]
-
-    run(test)
+    config = federation_config(tmp_path, {"rounds": 1}, initial_weights="given.safetensors")
+    async with running_federation(tmp_path, config) as w:
+        await take_part(Does(lambda weights: (weights * 2, 1, {})), settings(w))
+        assert list(await w.global_of(1)) == [10.0, 12.0]
 
 
-def test_asynchronous_rounds_use_updates_as_they_come(tmp_path: Path) -> None:
+async def test_asynchronous_rounds_use_updates_as_they_come(tmp_path: Path) -> None:
     from folkmoot.federated.aggregate.fedbuff import FedBuff
 
-    async def test() -> None:
-        rules = {"rounds": 6, "min_participants": 1, "spares": 3, "buffer": 2, "max_staleness": 2}
-        config = federation_config(tmp_path, rules, aggregation=FedBuff())
-        config = with_bucket(config, keep_rounds=5)
-        async with running_federation(tmp_path, config) as w:
-            train = lambda weights: (weights + np.float32(1), 1, {})  # noqa: E731
-            await asyncio.gather(*(take_part(Does(train), settings(w)) for _ in range(4)))
-            assert w.state.round == 6
-
-    run(test)
+    rules = {"rounds": 6, "min_participants": 1, "spares": 3, "buffer": 2, "max_staleness": 2}
+    config = federation_config(tmp_path, rules, aggregation=FedBuff())
+    config = with_bucket(config, keep_rounds=5)
+    async with running_federation(tmp_path, config) as w:
+        train = lambda weights: (weights + np.float32(1), 1, {})  # noqa: E731
+        await asyncio.gather(*(take_part(Does(train), settings(w)) for _ in range(4)))
+        assert w.state.round == 6
 
 
 def test_torch_modules_go_there_and_back() -> None:

@@ -22,7 +22,6 @@ from folkmoot.host.journal import JournalError
 from support.federation import (
     code_of,
     federation_config,
-    run,
     running_federation,
 )
 
@@ -63,115 +62,96 @@ class One(Participant):
 
 
 @pytest.mark.parametrize("mutual", [False, True])
-def test_a_federation_over_tls(tmp_path: Path, mutual: bool) -> None:
+async def test_a_federation_over_tls(tmp_path: Path, mutual: bool) -> None:
     certificate(tmp_path, "authority")
     certificate(tmp_path, "server", "authority")
     certificate(tmp_path, "client", "authority")
     files = {n: str(tmp_path / n) for n in ("authority.pem", "client.pem", "client.key")}
-
-    async def test() -> None:
-        security = Security(
-            tls_certificate="server.pem",
-            tls_key="server.key",
-            tls_client_authority="authority.pem" if mutual else "",
-        )
-        config = federation_config(tmp_path, {"rounds": 2}, security=security)
-        server = msgspec.structs.replace(config.server, host="localhost")
-        async with running_federation(
-            tmp_path, msgspec.structs.replace(config, server=server)
-        ) as w:
-            own = (files["client.pem"], files["client.key"]) if mutual else ("", "")
-            tls = Tls(files["authority.pem"], *own)
-            plain = w.participant("plain")
-            assert await code_of(plain.rendezvous()) == grpc.StatusCode.UNAVAILABLE
-            if mutual:
-                nobody = w.participant("nobody", tls=Tls(files["authority.pem"]))
-                assert await code_of(nobody.rendezvous()) == grpc.StatusCode.UNAVAILABLE
-            settings = Settings(address=w.server.address, run_id="test", tls=tls)
-            await take_part(One(), settings)
-            assert w.state.phase == "FINISHED"
-
-    run(test)
+    security = Security(
+        tls_certificate="server.pem",
+        tls_key="server.key",
+        tls_client_authority="authority.pem" if mutual else "",
+    )
+    config = federation_config(tmp_path, {"rounds": 2}, security=security)
+    server = msgspec.structs.replace(config.server, host="localhost")
+    async with running_federation(tmp_path, msgspec.structs.replace(config, server=server)) as w:
+        own = (files["client.pem"], files["client.key"]) if mutual else ("", "")
+        tls = Tls(files["authority.pem"], *own)
+        plain = w.participant("plain")
+        assert await code_of(plain.rendezvous()) == grpc.StatusCode.UNAVAILABLE
+        if mutual:
+            nobody = w.participant("nobody", tls=Tls(files["authority.pem"]))
+            assert await code_of(nobody.rendezvous()) == grpc.StatusCode.UNAVAILABLE
+        settings = Settings(address=w.server.address, run_id="test", tls=tls)
+        await take_part(One(), settings)
+        assert w.state.phase == "FINISHED"
 
 
-def test_prometheus_is_told_how_the_federation_does(tmp_path: Path) -> None:
-    async def test() -> None:
-        metrics = Metrics(enable=True, port=0)
-        config = federation_config(tmp_path, {"min_participants": 2}, metrics=metrics)
-        async with running_federation(tmp_path, config) as w:
-            (a,) = await w.join("a")
-            await a.beat()
-            url = f"http://127.0.0.1:{w.server.metrics_port}/metrics"
-            text = (await asyncio.to_thread(_read, url)).decode()
-            assert 'folkmoot_federation_state{state="STANDBY"} 1.0' in text
-            assert "folkmoot_federation_connected_participants 1.0" in text
-            assert 'requests_total{method="Heartbeat",status="OK"} 1.0' in text
-
-    run(test)
+async def test_prometheus_is_told_how_the_federation_does(tmp_path: Path) -> None:
+    metrics = Metrics(enable=True, port=0)
+    config = federation_config(tmp_path, {"min_participants": 2}, metrics=metrics)
+    async with running_federation(tmp_path, config) as w:
+        (a,) = await w.join("a")
+        await a.beat()
+        url = f"http://127.0.0.1:{w.server.metrics_port}/metrics"
+        text = (await asyncio.to_thread(_read, url)).decode()
+        assert 'folkmoot_federation_state{state="STANDBY"} 1.0' in text
+        assert "folkmoot_federation_connected_participants 1.0" in text
+        assert 'requests_total{method="Heartbeat",status="OK"} 1.0' in text
 
 
 def _read(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return answer.read()
 
 
-def test_a_state_folder_serves_one_coordinator_and_one_run(tmp_path: Path) -> None:
-    async def test() -> None:
-        config = federation_config(tmp_path, {})
-        async with running_federation(tmp_path, config):
-            with pytest.raises(JournalError, match="in use"):
-                async with running_federation(tmp_path, config):
-                    pass
-        with pytest.raises(JournalError, match="another run"):
-            async with running_federation(
-                tmp_path, msgspec.structs.replace(config, run_id="other")
-            ):
+async def test_a_state_folder_serves_one_coordinator_and_one_run(tmp_path: Path) -> None:
+    config = federation_config(tmp_path, {})
+    async with running_federation(tmp_path, config):
+        with pytest.raises(JournalError, match="in use"):
+            async with running_federation(tmp_path, config):
                 pass
-        with pytest.raises(JournalError, match="epochs was 1, is 2"):
-            async with running_federation(tmp_path, federation_config(tmp_path, {"epochs": 2})):
-                pass
+    with pytest.raises(JournalError, match="another run"):
+        async with running_federation(tmp_path, msgspec.structs.replace(config, run_id="other")):
+            pass
+    with pytest.raises(JournalError, match="epochs was 1, is 2"):
+        async with running_federation(tmp_path, federation_config(tmp_path, {"epochs": 2})):
+            pass
 
-    run(test)
 
-
-def test_a_lost_update_is_asked_for_again_after_a_restart(tmp_path: Path) -> None:
+async def test_a_lost_update_is_asked_for_again_after_a_restart(tmp_path: Path) -> None:
     """A power cut may take an update that was never synced; its digest tells."""
-
-    async def test() -> None:
-        config = federation_config(tmp_path, {"min_participants": 2})
-        async with running_federation(tmp_path, config) as w:
-            a, _ = await w.join("a", "b")
-            await a.deliver(1.0)
-            key = f"0/{a.participant_id}"
-        (tmp_path / "state/spool" / key).unlink()
-        (tmp_path / "state/bucket" / key).write_bytes(b"torn")
-        async with running_federation(tmp_path, config) as w:
-            assert w.state.deliveries == {}
-            a, b = await w.join("a", "b")
-            await a.deliver(1.0)
-            await b.deliver(3.0)
-            assert await w.global_of(1) == [2.0]
-
-    run(test)
+    config = federation_config(tmp_path, {"min_participants": 2})
+    async with running_federation(tmp_path, config) as w:
+        a, _ = await w.join("a", "b")
+        await a.deliver(1.0)
+        key = f"0/{a.participant_id}"
+    (tmp_path / "state/spool" / key).unlink()
+    (tmp_path / "state/bucket" / key).write_bytes(b"torn")
+    async with running_federation(tmp_path, config) as w:
+        assert w.state.deliveries == {}
+        a, b = await w.join("a", "b")
+        await a.deliver(1.0)
+        await b.deliver(3.0)
+        assert await w.global_of(1) == [2.0]
 
 
-def test_a_full_disk_delays_a_round_and_loses_nothing(tmp_path: Path, small_disk: Path) -> None:
-    async def test() -> None:
-        config = federation_config(small_disk, {"rounds": 1, "min_participants": 2})
-        async with running_federation(small_disk, config) as w:
-            a, b = await w.join("a", "b")
-            await a.deliver(np.full(300_000, 1.0))
-            digest = b.upload(np.full(300_000, 3.0))
-            failed = _noticed(w.coordinator, AggregationFailed)
-            filler = small_disk / "filler"
-            _fill(filler)
-            await b.end(digest)
-            await failed.wait()
-            assert w.state.round == 0
-            await asyncio.to_thread(filler.unlink)
-            assert (await w.global_of(1)).tolist() == [2.0] * 300_000
-
-    run(test)
+async def test_a_full_disk_delays_a_round_and_loses_nothing(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    config = federation_config(small_disk, {"rounds": 1, "min_participants": 2})
+    async with running_federation(small_disk, config) as w:
+        a, b = await w.join("a", "b")
+        await a.deliver(np.full(300_000, 1.0))
+        digest = b.upload(np.full(300_000, 3.0))
+        failed = _noticed(w.coordinator, AggregationFailed)
+        filler = small_disk / "filler"
+        _fill(filler)
+        await b.end(digest)
+        await failed.wait()
+        assert w.state.round == 0
+        await asyncio.to_thread(filler.unlink)
+        assert (await w.global_of(1)).tolist() == [2.0] * 300_000
 
 
 def _noticed(coordinator: Any, kind: type) -> asyncio.Event:

@@ -36,16 +36,12 @@ class Pulls(Participant):
         return {"w": new["w"].astype(np.float32), "seen": new["seen"]}, 3, {}
 
 
-def federate(folder, aggregation, rounds=""):
+async def federate(folder, aggregation, rounds=""):
     path = folder / "federation.toml"
     path.write_text(TOML.format(aggregation=aggregation, rounds=rounds))
-
-    async def whole():
-        async with serving(load(path)) as server, asyncio.timeout(60):
-            settings = Settings(address=server.address, run_id="all")
-            await asyncio.gather(*(take_part(Pulls(), settings) for _ in range(3)))
-
-    asyncio.run(whole())
+    async with serving(load(path)) as server:
+        settings = Settings(address=server.address, run_id="all")
+        await asyncio.gather(*(take_part(Pulls(), settings) for _ in range(3)))
     with ModelFile(folder / "federation-state/bucket/4/global") as model:
         return {name: array.copy() for name, array in model.arrays().items()}
 
@@ -68,27 +64,29 @@ def figures(folder):
         ('strategy = "fedavgm"\nmomentum = 0.5', 1.25),
     ],
 )
-def test_three_rounds_after_the_initial_one_give_the_known_model(tmp_path, aggregation, expected):
-    model = federate(tmp_path, aggregation)
+async def test_three_rounds_after_the_initial_one_give_the_known_model(
+    tmp_path, aggregation, expected
+):
+    model = await federate(tmp_path, aggregation)
     assert np.allclose(model["w"], expected)
     assert model["seen"] == [3]
 
 
 @pytest.mark.parametrize("name", ["fedadagrad", "fedadam", "fedyogi"])
-def test_adaptive_optimizers_move_towards_the_target(tmp_path, name):
-    model = federate(tmp_path, f'strategy = "{name}"\nlearning_rate = 0.05')
+async def test_adaptive_optimizers_move_towards_the_target(tmp_path, name):
+    model = await federate(tmp_path, f'strategy = "{name}"\nlearning_rate = 0.05')
     assert (model["w"] > 0.02).all()
     assert (model["w"] < 1.5).all()
 
 
-def test_buffered_rounds_finish_without_waiting_for_everybody(tmp_path):
-    model = federate(tmp_path, 'strategy = "fedbuff"', "buffer = 3\nmax_staleness = 1")
+async def test_buffered_rounds_finish_without_waiting_for_everybody(tmp_path):
+    model = await federate(tmp_path, 'strategy = "fedbuff"', "buffer = 3\nmax_staleness = 1")
     assert (model["w"] > 0).all()
     assert (model["w"] <= 1).all()
 
 
-def test_the_privacy_spent_is_in_the_event_log(tmp_path):
-    federate(tmp_path, 'strategy = "private"\nclip_norm = 1.0\nnoise_multiplier = 4.0')
+async def test_the_privacy_spent_is_in_the_event_log(tmp_path):
+    await federate(tmp_path, 'strategy = "private"\nclip_norm = 1.0\nnoise_multiplier = 4.0')
     spent = [made["epsilon"] for made in figures(tmp_path)]
     assert spent[0] == 0, "the initial round has no data in it"
     assert 0 < spent[1] < spent[2] < spent[3]

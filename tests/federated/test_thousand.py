@@ -25,19 +25,16 @@ class Light(Participant):
         return weights + np.float32(self.number), 1, {}
 
 
-def test_a_thousand_participants_finish_every_round(tmp_path: Path) -> None:
-    async def test() -> None:
-        config = federation_config(tmp_path, {"rounds": 2, "min_participants": PEOPLE})
-        async with running_federation(tmp_path, config) as w:
-            settings = Settings(address=w.server.address, run_id="test", longest_pause=1.0)
-            people = [Light(i) for i in range(PEOPLE)]
-            await asyncio.gather(*(take_part(p, settings) for p in people))
-            assert w.state.phase == "FINISHED"
-            assert {p.rounds for p in people} == {1}
-            assert not [e for e in w.coordinator.seen if isinstance(e, m.Left)]
-            closed = [len(e.keys) for e in w.coordinator.seen if isinstance(e, m.Aggregate)]
-            assert closed == [PEOPLE] * 2
-            mean = (PEOPLE - 1) / 2
-            np.testing.assert_array_equal(await w.global_of(2), floats([mean] * 8))
-
-    asyncio.run(test())
+async def test_a_thousand_participants_finish_every_round(tmp_path: Path) -> None:
+    config = federation_config(tmp_path, {"rounds": 2, "min_participants": PEOPLE})
+    async with running_federation(tmp_path, config) as w:
+        settings = Settings(address=w.server.address, run_id="test", longest_pause=1.0)
+        people = [Light(i) for i in range(PEOPLE)]
+        await asyncio.gather(*(take_part(p, settings) for p in people))
+        assert w.state.phase == "FINISHED"
+        assert {p.rounds for p in people} == {1}
+        assert not [e for e in w.coordinator.seen if isinstance(e, m.Left)]
+        closed = [len(e.keys) for e in w.coordinator.seen if isinstance(e, m.Aggregate)]
+        assert closed == [PEOPLE] * 2
+        mean = (PEOPLE - 1) / 2
+        np.testing.assert_array_equal(await w.global_of(2), floats([mean] * 8))

@@ -26,16 +26,6 @@ RUN = "test"
 SEED = "5eed" * 16
 
 
-def run(test: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
-    """Run an asynchronous test; nothing here should take a minute."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(60):
-            await test(*arguments)
-
-    asyncio.run(bounded())
-
-
 def federation_config(folder: Path, rules: dict[str, Any], **sections: Any) -> Federation:
     sections.setdefault("server", Server(port=0, state="state"))
     sections.setdefault("seed", SEED)

@@ -3,28 +3,17 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from folkmoot.exchange.peer import Event, Limits, Message, Peer, PeerConfig
 
-T = TypeVar("T")
 TOPIC = hashlib.sha256(b"a run").digest()
 QUICK = PeerConfig(stall=1.0, grace=0.2, shun=60.0, gossip=Limits(quiet=0.05, patience=0.5))
 """The same rules in less time."""
-
-
-def run(test: Coroutine[Any, Any, T]) -> T:
-    """Run a test; it hangs for a minute at most."""
-
-    async def bounded() -> T:
-        async with asyncio.timeout(60):
-            return await test
-
-    return asyncio.run(bounded())
 
 
 class Told:

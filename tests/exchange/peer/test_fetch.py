@@ -11,59 +11,47 @@ from exchange.peer.rogue import Rogue, a_rogue_among, read
 from folkmoot.core.content import PIECE, content_name, piece_hashes
 from folkmoot.exchange.peer import Misbehaved, Peer, PeerConfig, Unavailable, wire
 from folkmoot.exchange.peer.pieces import Pieces
-from support.peers import members, open_peer, run, told
+from support.peers import members, open_peer, told
 
 
-def test_content_comes_from_several_providers_at_once() -> None:
-    async def test() -> None:
-        async with members(4) as (here, *providers):
-            content = os.urandom(40 * PIECE + 17)
-            names = {provider.put(content) for provider in providers}
-            (name,) = names
-            before = here.traffic()
-            ids = [provider.id for provider in providers]
-            assert await here.get(name, ids, len(content)) == content
-            after = here.traffic()
-            shares = [after[id_].received - before[id_].received for id_ in ids]
-            assert all(share > PIECE for share in shares)
-            assert sum(shares) < 1.1 * len(content)
-
-    run(test())
+async def test_content_comes_from_several_providers_at_once() -> None:
+    async with members(4) as (here, *providers):
+        content = os.urandom(40 * PIECE + 17)
+        names = {provider.put(content) for provider in providers}
+        (name,) = names
+        before = here.traffic()
+        ids = [provider.id for provider in providers]
+        assert await here.get(name, ids, len(content)) == content
+        after = here.traffic()
+        shares = [after[id_].received - before[id_].received for id_ in ids]
+        assert all(share > PIECE for share in shares)
+        assert sum(shares) < 1.1 * len(content)
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE, PIECE + 1])
-def test_content_of_any_size_arrives(size: int) -> None:
-    async def test() -> None:
-        async with members(2) as (here, provider):
-            content = os.urandom(size)
-            assert await here.get(provider.put(content), [provider.id], size) == content
-
-    run(test())
+async def test_content_of_any_size_arrives(size: int) -> None:
+    async with members(2) as (here, provider):
+        content = os.urandom(size)
+        assert await here.get(provider.put(content), [provider.id], size) == content
 
 
-def test_what_was_fetched_is_served_to_others() -> None:
-    async def test() -> None:
-        async with members(3) as (first, second, third):
-            content = os.urandom(2 * PIECE)
-            name = first.put(content)
-            await second.get(name, [first.id], len(content))
-            first.drop(name)
-            assert await third.get(name, [second.id], len(content)) == content
-
-    run(test())
+async def test_what_was_fetched_is_served_to_others() -> None:
+    async with members(3) as (first, second, third):
+        content = os.urandom(2 * PIECE)
+        name = first.put(content)
+        await second.get(name, [first.id], len(content))
+        first.drop(name)
+        assert await third.get(name, [second.id], len(content)) == content
 
 
-def test_a_provider_that_gets_the_content_a_little_later_is_asked_again() -> None:
-    async def test() -> None:
-        async with members(2) as (here, provider):
-            content = os.urandom(PIECE)
-            name = content_name(content, blake3)
-            getting = asyncio.create_task(here.get(name, [provider.id], PIECE))
-            assert not await _settled(getting, 0.2)
-            provider.put(content)
-            assert await getting == content
-
-    run(test())
+async def test_a_provider_that_gets_the_content_a_little_later_is_asked_again() -> None:
+    async with members(2) as (here, provider):
+        content = os.urandom(PIECE)
+        name = content_name(content, blake3)
+        getting = asyncio.create_task(here.get(name, [provider.id], PIECE))
+        assert not await _settled(getting, 0.2)
+        provider.put(content)
+        assert await getting == content
 
 
 async def _settled(task: "asyncio.Task[bytes]", seconds: float) -> bool:
@@ -71,15 +59,12 @@ async def _settled(task: "asyncio.Task[bytes]", seconds: float) -> bool:
     return bool(done)
 
 
-def test_nobody_has_it_is_told_with_what_each_said() -> None:
-    async def test() -> None:
-        async with members(2) as (here, provider):
-            with pytest.raises(Unavailable, match=r"within 0\.5 s .*it is not here"):
-                await here.get(bytes(32), [provider.id], PIECE, seconds=0.5)
-            with pytest.raises(Unavailable, match="nobody"):
-                await here.get(bytes(32), [], PIECE)
-
-    run(test())
+async def test_nobody_has_it_is_told_with_what_each_said() -> None:
+    async with members(2) as (here, provider):
+        with pytest.raises(Unavailable, match=r"within 0\.5 s .*it is not here"):
+            await here.get(bytes(32), [provider.id], PIECE, seconds=0.5)
+        with pytest.raises(Unavailable, match="nobody"):
+            await here.get(bytes(32), [], PIECE)
 
 
 def _falsify(provider: Peer, name: bytes, at: int) -> None:
@@ -91,40 +76,32 @@ def _falsify(provider: Peer, name: bytes, at: int) -> None:
     held.data = memoryview(bytes(data))
 
 
-def test_a_lying_provider_is_found_out_at_once_and_replaced() -> None:
-    async def test() -> None:
-        async with members(3) as (here, liar, honest):
-            content = os.urandom(20 * PIECE)
-            name = liar.put(content)
-            honest.put(content)
-            _falsify(liar, name, 0)
-            # Alone it would be asked for everything: what it costs is seen then.
-            with pytest.raises(Unavailable, match="number 0"):
-                await here.get(name, [liar.id], len(content))
-            assert here.traffic()[liar.id].received < len(content) / 2
-            lied = await told(here).until(Misbehaved)
-            assert lied.peer == liar.id
-            assert liar.id not in here.neighbours()
-            assert await here.get(name, [liar.id, honest.id], len(content)) == content
-
-    run(test())
+async def test_a_lying_provider_is_found_out_at_once_and_replaced() -> None:
+    async with members(3) as (here, liar, honest):
+        content = os.urandom(20 * PIECE)
+        name = liar.put(content)
+        honest.put(content)
+        _falsify(liar, name, 0)
+        # Alone it would be asked for everything: what it costs is seen then.
+        with pytest.raises(Unavailable, match="number 0"):
+            await here.get(name, [liar.id], len(content))
+        assert here.traffic()[liar.id].received < len(content) / 2
+        lied = await told(here).until(Misbehaved)
+        assert lied.peer == liar.id
+        assert liar.id not in here.neighbours()
+        assert await here.get(name, [liar.id, honest.id], len(content)) == content
 
 
-def test_pieces_before_the_lie_are_kept() -> None:
-    async def test() -> None:
-        async with members(3) as (here, liar, honest):
-            content = os.urandom(20 * PIECE)
-            name = liar.put(content)
-            _falsify(liar, name, 15 * PIECE)
-            getting = asyncio.create_task(
-                here.get(name, [liar.id, honest.id], len(content), width=1)
-            )
-            await told(here).until(Misbehaved)
-            honest.put(content)
-            assert await getting == content
-            assert here.traffic()[honest.id].received < 8 * PIECE
-
-    run(test())
+async def test_pieces_before_the_lie_are_kept() -> None:
+    async with members(3) as (here, liar, honest):
+        content = os.urandom(20 * PIECE)
+        name = liar.put(content)
+        _falsify(liar, name, 15 * PIECE)
+        getting = asyncio.create_task(here.get(name, [liar.id, honest.id], len(content), width=1))
+        await told(here).until(Misbehaved)
+        honest.put(content)
+        assert await getting == content
+        assert here.traffic()[honest.id].received < 8 * PIECE
 
 
 async def _answer_with(rogue: Rogue, *data: bytes) -> None:
@@ -153,38 +130,31 @@ HASHES = piece_hashes(memoryview(CONTENT), blake3)
     ],
     ids=["hashes", "size", "too large", "another kind", "too long", "garbage"],
 )
-def test_a_false_outline_is_refused_before_any_content(answer: bytes, why: str) -> None:
-    async def test() -> None:
-        async with members(1) as peers, a_rogue_among(peers) as rogue:
-            serving = asyncio.create_task(_answer_with(rogue, answer))
-            with pytest.raises(Unavailable, match=why):
-                await peers[0].get(NAME, [rogue.id], 2 * PIECE)
-            await serving
-            await told(peers[0]).until(Misbehaved, lambda event: event.peer == rogue.id)
-
-    run(test())
+async def test_a_false_outline_is_refused_before_any_content(answer: bytes, why: str) -> None:
+    async with members(1) as peers, a_rogue_among(peers) as rogue:
+        serving = asyncio.create_task(_answer_with(rogue, answer))
+        with pytest.raises(Unavailable, match=why):
+            await peers[0].get(NAME, [rogue.id], 2 * PIECE)
+        await serving
+        await told(peers[0]).until(Misbehaved, lambda event: event.peer == rogue.id)
 
 
 @pytest.mark.parametrize("parts", [(), (HASHES,), (HASHES, CONTENT[: PIECE + 1])], ids=len)
-def test_a_provider_that_stalls_is_replaced(parts: tuple[bytes, ...]) -> None:
+async def test_a_provider_that_stalls_is_replaced(parts: tuple[bytes, ...]) -> None:
     """Before its answer, after the outline, in the middle of a piece."""
-
-    async def test() -> None:
-        config = {"stall": 0.4}
-        async with members(2, **config) as peers, a_rogue_among(peers) as rogue:
-            here, honest = peers
-            answer = [wire.encode(wire.Found(2 * PIECE, parts[0])), *parts[1:]] if parts else []
-            serving = asyncio.create_task(_answer_with(rogue, *answer))
-            asked = [rogue.id, honest.id]
-            getting = asyncio.create_task(here.get(NAME, asked, 2 * PIECE, width=1))
-            honest.put(CONTENT)
-            assert await getting == CONTENT
-            serving.cancel()
-
-    run(test())
+    config = {"stall": 0.4}
+    async with members(2, **config) as peers, a_rogue_among(peers) as rogue:
+        here, honest = peers
+        answer = [wire.encode(wire.Found(2 * PIECE, parts[0])), *parts[1:]] if parts else []
+        serving = asyncio.create_task(_answer_with(rogue, *answer))
+        asked = [rogue.id, honest.id]
+        getting = asyncio.create_task(here.get(NAME, asked, 2 * PIECE, width=1))
+        honest.put(CONTENT)
+        assert await getting == CONTENT
+        serving.cancel()
 
 
-def test_when_a_provider_is_killed_another_goes_on_where_it_stopped(
+async def test_when_a_provider_is_killed_another_goes_on_where_it_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     size = 80 * PIECE
@@ -201,28 +171,22 @@ def test_when_a_provider_is_killed_another_goes_on_where_it_stopped(
             half.set()
 
     monkeypatch.setattr(Pieces, "put", counted)
-
-    async def test() -> None:
-        here = await open_peer(PeerConfig(stall=1.0))
-        backup = await open_peer()
-        process, killed, address = await start_provider(here, size)
-        try:
-            both = {killed: address, backup.id: backup.address}
-            await here.members(both)
-            await backup.members({here.id: here.address})
-            assert await here.connected(both, 20)
-            getting = asyncio.create_task(
-                here.get(name, [killed, backup.id], len(content), width=1)
-            )
-            await half.wait()
-            process.kill()
-            backup.put(content)
-            assert await getting == content
-            assert brought == -(-len(content) // PIECE)
-            assert here.traffic()[backup.id].received < 0.75 * size
-        finally:
-            await end(process)
-            await here.close()
-            await backup.close()
-
-    run(test())
+    here = await open_peer(PeerConfig(stall=1.0))
+    backup = await open_peer()
+    process, killed, address = await start_provider(here, size)
+    try:
+        both = {killed: address, backup.id: backup.address}
+        await here.members(both)
+        await backup.members({here.id: here.address})
+        assert await here.connected(both, 20)
+        getting = asyncio.create_task(here.get(name, [killed, backup.id], len(content), width=1))
+        await half.wait()
+        process.kill()
+        backup.put(content)
+        assert await getting == content
+        assert brought == -(-len(content) // PIECE)
+        assert here.traffic()[backup.id].received < 0.75 * size
+    finally:
+        await end(process)
+        await here.close()
+        await backup.close()

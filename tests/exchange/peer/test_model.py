@@ -15,7 +15,7 @@ from folkmoot.exchange.peer import (
     WrongModel,
     fetch_model,
 )
-from support.peers import members, run
+from support.peers import members
 
 TENSORS = {f"layer.{n}": os.urandom(n * 150_000 + 3) for n in range(8)}
 SIZES = {name: len(data) for name, data in TENSORS.items()}
@@ -50,80 +50,61 @@ async def fetch(joiner: Peer, providers: list[Peer]) -> dict[str, bytes]:
     return await fetch_model(joiner, MODEL, ids, SIZES, agreed, check)
 
 
-def test_a_joiner_gets_every_parameter_from_several_peers() -> None:
-    async def test() -> None:
-        async with members(4) as (joiner, *providers):
-            for provider in providers:
-                share(provider)
-            assert await fetch(joiner, providers) == TENSORS
-            traffic = joiner.traffic()
-            assert all(traffic[provider.id].received > PIECE for provider in providers)
-
-    run(test())
+async def test_a_joiner_gets_every_parameter_from_several_peers() -> None:
+    async with members(4) as (joiner, *providers):
+        for provider in providers:
+            share(provider)
+        assert await fetch(joiner, providers) == TENSORS
+        traffic = joiner.traffic()
+        assert all(traffic[provider.id].received > PIECE for provider in providers)
 
 
-def test_a_peer_that_serves_a_wrong_parameter_is_set_aside() -> None:
+async def test_a_peer_that_serves_a_wrong_parameter_is_set_aside() -> None:
     """Its manifest promises the agreed leaves and names other content."""
-
-    async def test() -> None:
-        async with members(3) as (joiner, *providers):
-            liar, honest = providers
-            share(liar, TENSORS | {"layer.5": bytes(SIZES["layer.5"])})
-            share(honest)
-            for _ in range(3):  # whichever manifest it looks at first
-                assert await fetch(joiner, providers) == TENSORS
-
-    run(test())
+    async with members(3) as (joiner, *providers):
+        liar, honest = providers
+        share(liar, TENSORS | {"layer.5": bytes(SIZES["layer.5"])})
+        share(honest)
+        for _ in range(3):  # whichever manifest it looks at first
+            assert await fetch(joiner, providers) == TENSORS
 
 
-def test_a_manifest_that_does_not_make_the_agreed_hash_costs_nothing() -> None:
-    async def test() -> None:
-        async with members(2) as (joiner, liar):
-            other = Parameter("layer.1", bytes(32), liar.put(bytes(100)))
-            shared = share(liar)
-            parameters = [other if p.name == other.name else p for p in shared.manifest.parameters]
-            for lie in (
-                Manifest(MODEL, tuple(parameters)),
-                Manifest(MODEL, shared.manifest.parameters[1:]),
-                Manifest(MODEL, (*shared.manifest.parameters, shared.manifest.parameters[0])),
-                Manifest(bytes(32), shared.manifest.parameters),
-            ):
-                shared.manifest = lie
-                with pytest.raises(WrongModel):
-                    await fetch(joiner, [liar])
-            assert joiner.traffic()[liar.id].received < 100_000
-
-    run(test())
+async def test_a_manifest_that_does_not_make_the_agreed_hash_costs_nothing() -> None:
+    async with members(2) as (joiner, liar):
+        other = Parameter("layer.1", bytes(32), liar.put(bytes(100)))
+        shared = share(liar)
+        parameters = [other if p.name == other.name else p for p in shared.manifest.parameters]
+        for lie in (
+            Manifest(MODEL, tuple(parameters)),
+            Manifest(MODEL, shared.manifest.parameters[1:]),
+            Manifest(MODEL, (*shared.manifest.parameters, shared.manifest.parameters[0])),
+            Manifest(bytes(32), shared.manifest.parameters),
+        ):
+            shared.manifest = lie
+            with pytest.raises(WrongModel):
+                await fetch(joiner, [liar])
+        assert joiner.traffic()[liar.id].received < 100_000
 
 
-def test_a_peer_without_the_model_says_which_it_has() -> None:
-    async def test() -> None:
-        async with members(3) as (joiner, behind, silent):
-            SharedModel(behind, bytes(32), [])
-            with pytest.raises(WrongModel, match="the model here is 00000000…") as raised:
-                await fetch(joiner, [behind, silent])
-            assert "no such method" in str(raised.value)
-
-    run(test())
+async def test_a_peer_without_the_model_says_which_it_has() -> None:
+    async with members(3) as (joiner, behind, silent):
+        SharedModel(behind, bytes(32), [])
+        with pytest.raises(WrongModel, match="the model here is 00000000…") as raised:
+            await fetch(joiner, [behind, silent])
+        assert "no such method" in str(raised.value)
 
 
-def test_a_model_that_is_no_longer_shared_leaves_nothing_behind() -> None:
-    async def test() -> None:
-        async with members(2) as (joiner, provider):
-            shared = share(provider)
-            shared.stop()
-            assert provider.store.used == 0
-            with pytest.raises(WrongModel, match="no such method"):
-                await fetch(joiner, [provider])
-
-    run(test())
+async def test_a_model_that_is_no_longer_shared_leaves_nothing_behind() -> None:
+    async with members(2) as (joiner, provider):
+        shared = share(provider)
+        shared.stop()
+        assert provider.store.used == 0
+        with pytest.raises(WrongModel, match="no such method"):
+            await fetch(joiner, [provider])
 
 
-def test_a_model_that_does_not_fit_is_not_half_shared() -> None:
-    async def test() -> None:
-        async with members(1, store_bytes=1_000_000) as (provider,):
-            with pytest.raises(StoreFull):
-                share(provider)
-            assert provider.store.used == 0
-
-    run(test())
+async def test_a_model_that_does_not_fit_is_not_half_shared() -> None:
+    async with members(1, store_bytes=1_000_000) as (provider,):
+        with pytest.raises(StoreFull):
+            share(provider)
+        assert provider.store.used == 0

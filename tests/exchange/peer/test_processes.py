@@ -5,50 +5,44 @@ import signal
 from exchange.peer.provider import end, known_bytes, start_provider
 from folkmoot.core.content import PIECE
 from folkmoot.exchange.peer import Connected, Disconnected, PeerConfig
-from support.peers import heard, open_peer, run, told
+from support.peers import heard, open_peer, told
 
 WATCHFUL = PeerConfig(silence=7.0, stall=1.0)
 
 
-def test_a_member_that_is_killed_is_missed_and_the_others_go_on() -> None:
-    async def test() -> None:
-        here, other = await open_peer(WATCHFUL), await open_peer(WATCHFUL)
-        process, killed, address = await start_provider(here, PIECE)
-        try:
-            await here.members({killed: address, other.id: other.address})
-            await other.members({here.id: here.address})
-            (message,) = await heard(here, 1)
-            assert (message.origin, message.head) == (killed, b"hello from another process")
-            process.kill()
-            gone = await told(here).until(Disconnected)
-            assert (gone.peer, gone.reason) == (killed, "no packet came from it for 7 s")
-            here.publish(2, b"we go on")
-            assert b"we go on" in {m.head for m in await heard(other, 1)}
-        finally:
-            await end(process)
-            await here.close()
-            await other.close()
-
-    run(test())
+async def test_a_member_that_is_killed_is_missed_and_the_others_go_on() -> None:
+    here, other = await open_peer(WATCHFUL), await open_peer(WATCHFUL)
+    process, killed, address = await start_provider(here, PIECE)
+    try:
+        await here.members({killed: address, other.id: other.address})
+        await other.members({here.id: here.address})
+        (message,) = await heard(here, 1)
+        assert (message.origin, message.head) == (killed, b"hello from another process")
+        process.kill()
+        gone = await told(here).until(Disconnected)
+        assert (gone.peer, gone.reason) == (killed, "no packet came from it for 7 s")
+        here.publish(2, b"we go on")
+        assert b"we go on" in {m.head for m in await heard(other, 1)}
+    finally:
+        await end(process)
+        await here.close()
+        await other.close()
 
 
-def test_a_member_that_is_stopped_comes_back_when_it_goes_on() -> None:
-    async def test() -> None:
-        here = await open_peer(WATCHFUL)
-        process, stopped, address = await start_provider(here, PIECE)
-        try:
-            await here.members({stopped: address})
-            await told(here).until(Connected)
-            process.send_signal(signal.SIGSTOP)
-            await told(here).until(Disconnected)
-            here.publish(2, b"while you were away")
-            process.send_signal(signal.SIGCONT)
-            assert await here.connected([stopped], 30)
-            name = here.put(known_bytes(PIECE))
-            here.drop(name)
-            assert await here.get(name, [stopped], 2 * PIECE) == known_bytes(PIECE)
-        finally:
-            await end(process)
-            await here.close()
-
-    run(test())
+async def test_a_member_that_is_stopped_comes_back_when_it_goes_on() -> None:
+    here = await open_peer(WATCHFUL)
+    process, stopped, address = await start_provider(here, PIECE)
+    try:
+        await here.members({stopped: address})
+        await told(here).until(Connected)
+        process.send_signal(signal.SIGSTOP)
+        await told(here).until(Disconnected)
+        here.publish(2, b"while you were away")
+        process.send_signal(signal.SIGCONT)
+        assert await here.connected([stopped], 30)
+        name = here.put(known_bytes(PIECE))
+        here.drop(name)
+        assert await here.get(name, [stopped], 2 * PIECE) == known_bytes(PIECE)
+    finally:
+        await end(process)
+        await here.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.exchange.peer import Peer, PeerConfig, Turned
-from support.peers import heard, members, roster, run, strangers, told
+from support.peers import heard, members, roster, strangers, told
 
 ALONE = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 
@@ -48,28 +48,21 @@ async def _rounds(peers: list[Peer], rounds: range, size: int) -> None:
 
 
 @pytest.mark.parametrize(("count", "size"), [(3, 6000), (6, 6000), (3, 50_000)])
-def test_a_round_costs_at_most_a_quarter_more_than_its_updates(count: int, size: int) -> None:
+async def test_a_round_costs_at_most_a_quarter_more_than_its_updates(count: int, size: int) -> None:
     """Everything on the network, with acknowledgements and digests, once peers are connected."""
-
-    async def test() -> None:
-        async with members(count, PeerConfig()) as peers:
-            await _rounds(peers, range(5), size)  # the path's largest packet is found meanwhile
-            before = sum(t.sent for peer in peers for t in peer.traffic().values())
-            await _rounds(peers, range(5, 35), size)
-            after = sum(t.sent for peer in peers for t in peer.traffic().values())
-            assert (after - before) / (30 * count * (count - 1) * size) < 1.25
-
-    run(test())
+    async with members(count, PeerConfig()) as peers:
+        await _rounds(peers, range(5), size)  # the path's largest packet is found meanwhile
+        before = sum(t.sent for peer in peers for t in peer.traffic().values())
+        await _rounds(peers, range(5, 35), size)
+        after = sum(t.sent for peer in peers for t in peer.traffic().values())
+        assert (after - before) / (30 * count * (count - 1) * size) < 1.25
 
 
-def test_traffic_of_strangers_is_counted_together() -> None:
-    async def test() -> None:
-        async with members(2) as peers, strangers(2) as others:
-            for stranger in others:
-                await stranger.members(roster([peers[0], stranger]))
-                await told(peers[0]).until(Turned, lambda e, s=stranger: e.peer == s.id)
-            traffic = peers[0].traffic()
-            assert set(traffic) == {b"", peers[1].id}
-            assert traffic[b""].received > 0
-
-    run(test())
+async def test_traffic_of_strangers_is_counted_together() -> None:
+    async with members(2) as peers, strangers(2) as others:
+        for stranger in others:
+            await stranger.members(roster([peers[0], stranger]))
+            await told(peers[0]).until(Turned, lambda e, s=stranger: e.peer == s.id)
+        traffic = peers[0].traffic()
+        assert set(traffic) == {b"", peers[1].id}
+        assert traffic[b""].received > 0
