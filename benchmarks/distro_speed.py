@@ -25,13 +25,13 @@ import torch
 from torch import nn
 
 from einsum_distro import EinsumDistro
-from folkmoot.core.material import Gpt
-from folkmoot.core.recipe import Distro
-from folkmoot.learning.distro import DistroMethod
-from folkmoot.learning.distro.wire import payload_size
+from folkmoot.core.method_config import Distro
+from folkmoot.core.model_config import Gpt
+from folkmoot.learning.checkpoints.state_hash import state_hash
 from folkmoot.learning.gradients import loss_and_gradients
+from folkmoot.learning.methods.distro import DistroMethod
+from folkmoot.learning.methods.distro.wire import payload_size
 from folkmoot.learning.models import build
-from folkmoot.learning.statehash import state_hash
 
 MODELS = {
     10: Gpt(vocab_size=4096, layers=8, heads=4, width=256, hidden=1024, context=512),

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.fft
 import torch
 
-from folkmoot.learning.distro.plan import as_matrices, largest_divisor
+from folkmoot.learning.methods.distro.plan import as_matrices, largest_divisor
 
 Message = list[tuple[torch.Tensor, torch.Tensor]]
 

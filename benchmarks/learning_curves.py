@@ -29,10 +29,11 @@ from typing import Any
 import msgspec
 import torch
 
-from folkmoot.core.material import Data, Gpt, TokenFiles
-from folkmoot.core.recipe import Dense, DiLoCo, Distro, Recipe, SparseLoCo
+from folkmoot.core.data_config import Data, TokenFiles
+from folkmoot.core.method_config import Dense, DiLoCo, Distro, Recipe, SparseLoCo
+from folkmoot.core.model_config import Gpt
 from folkmoot.core.schedule import Cosine
-from folkmoot.learning import method
+from folkmoot.learning import methods
 from folkmoot.learning.data import Samples, open_data
 from folkmoot.learning.data.prepare import prepare
 from folkmoot.learning.evaluate import Evaluation
@@ -129,7 +130,7 @@ class Client:
     def __init__(self, number: int, row: Row, data: Samples, seed: int) -> None:
         self.number, self.row, self.data = number, row, data
         self.model = build(MODEL, seed, "cpu")
-        self.method = method.build(self.model, row.recipe)
+        self.method = methods.build(self.model, row.recipe)
         self.share = row.micro * self.method.local_steps
         """Sequences per round."""
 

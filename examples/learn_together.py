@@ -18,18 +18,21 @@ from pathlib import Path
 
 from learning_curve import CtrlC, Curve, Display
 
-from folkmoot.core.material import Data, Gpt, TokenFiles
-from folkmoot.core.recipe import Distro, Recipe
+from folkmoot.core.data_config import Data, TokenFiles
+from folkmoot.core.method_config import Distro, Recipe
+from folkmoot.core.model_config import Gpt
 from folkmoot.core.schedule import Cosine
 from folkmoot.exchange.bucket import Bucket
-from folkmoot.learning import checkpoint, generate, method
+from folkmoot.learning import generate, methods
+from folkmoot.learning.checkpoints.save import save
+from folkmoot.learning.checkpoints.state_hash import state_hash
 from folkmoot.learning.data import Samples, open_data
 from folkmoot.learning.data.prepare import Prepared, prepare
 from folkmoot.learning.data.tokenizer import Tokenizer, load
 from folkmoot.learning.evaluate import Evaluation, Score
 from folkmoot.learning.gradients import loss_and_gradients
+from folkmoot.learning.methods.protocol import Contribution
 from folkmoot.learning.models import build
-from folkmoot.learning.statehash import state_hash
 
 RECIPE: Recipe = Distro()
 BASE_LR = 0.012
@@ -43,9 +46,9 @@ class Client:
     def __init__(self, number: int, config: Gpt, data: Samples, seed: int) -> None:
         self.number, self.data = number, data
         self.model = build(config, seed, "cpu")
-        self.method = method.build(self.model, RECIPE)
+        self.method = methods.build(self.model, RECIPE)
 
-    def train(self, step: int, clients: int, batch: int, lr: float) -> method.Contribution:
+    def train(self, step: int, clients: int, batch: int, lr: float) -> Contribution:
         first = (step * clients + self.number) * batch
         tokens = self.data.samples(range(first, first + batch))
         return self.method.contribute(lambda _: loss_and_gradients(self.model, tokens), step, lr)
@@ -118,7 +121,7 @@ def finish(
     client: Client, using: Tokenizer, reached: int, curve: Curve, options: argparse.Namespace
 ) -> None:
     store = Bucket(str(options.out / "checkpoints"))
-    name = checkpoint.save(
+    name = save(
         store, reached, client.model, tokenizer=using, state=client.method.state_dict(), keep=3
     )
     curve.draw(options.out / "loss.png", f"{options.clients} clients, DisTrO")

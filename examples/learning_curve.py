@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from folkmoot.learning.evaluate import Score
-from folkmoot.learning.method import Contribution
+from folkmoot.learning.methods.protocol import Contribution
 
 
 class Curve:

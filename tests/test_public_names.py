@@ -32,7 +32,8 @@ PUBLIC = {
         " Unavailable Unreachable WrongModel fetch_model"
     ),
     "folkmoot.learning.data": "DataError OpenUrl Provider Samples open_data",
-    "folkmoot.learning.distro": "DistroMethod",
+    "folkmoot.learning.methods": "Method build",
+    "folkmoot.learning.methods.distro": "DistroMethod",
     "folkmoot.learning.models": "GPT Precision best_device build compute_type logits",
     "folkmoot.simulate": "Report replay simulate",
 }

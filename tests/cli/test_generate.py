@@ -10,9 +10,10 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from folkmoot.cli import generate as cli
-from folkmoot.core.material import Gpt
+from folkmoot.core.model_config import Gpt
 from folkmoot.exchange.bucket import Bucket
-from folkmoot.learning.checkpoint import latest, save
+from folkmoot.learning.checkpoints.fetch import latest
+from folkmoot.learning.checkpoints.save import save
 from folkmoot.learning.data.tokenizer import byte_tokenizer
 from folkmoot.learning.models import build
 

@@ -19,7 +19,7 @@ from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
 from folkmoot.core.coordinator.commitment import commitment_hash
 from folkmoot.core.coordinator.ledger import Result
-from folkmoot.core.recipe import Distro
+from folkmoot.core.method_config import Distro
 from folkmoot.exchange.peer import wire
 from folkmoot.exchange.peer.message import Content, seal
 from folkmoot.exchange.peer.model import GET_MANIFEST

@@ -15,7 +15,7 @@ from folkmoot.client.learner import Cancelled, Learner, Worked
 from folkmoot.core.coordinator import RunState
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
-from folkmoot.learning import checkpoint
+from folkmoot.learning.checkpoints.manifest import Stopped
 from support.small_run import PATIENCE, QUICK, RunMember, SmallRun, agreement, small_run
 
 
@@ -138,7 +138,7 @@ class FirstToStore(Learner):
         while not stopped():
             threading.Event().wait(0.01)
         kind.cancelled.set()
-        raise checkpoint.Cancelled
+        raise Stopped
 
 
 async def test_the_first_verified_checkpoint_ends_cooldown_and_cancels_the_others(

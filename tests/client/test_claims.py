@@ -22,7 +22,8 @@ from folkmoot.core.coordinator import Run, create
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.exchange.bucket import Bucket
-from folkmoot.learning import checkpoint
+from folkmoot.learning.checkpoints.fetch import fetch
+from folkmoot.learning.checkpoints.save import save
 from folkmoot.runs.stored_checkpoint import check_stored
 from support.servers import S3Server
 from support.small_run import RunMember, SmallRun, make_run, small_run
@@ -57,7 +58,7 @@ def stored(models: Models, action: Any) -> tuple[Bucket, str]:
 def another_model(models: Models, action: Any) -> None:
     """Store a model that nobody agreed on, in perfect order."""
     other = Learner(models.learner.run)
-    checkpoint.save(Bucket(other.run.model.checkpoint), action.step, other.model, state={})
+    save(Bucket(other.run.model.checkpoint), action.step, other.model, state={})
 
 
 def first_lies(run: SmallRun, lie: Lie) -> Callable[[RunMember], None]:
@@ -96,7 +97,7 @@ async def is_found_out(folder: Path, root: str, lie: Lie, why: str, **how: Any) 
         assert [e.location for e in run.all(m.CheckpointStored)] == [true.location]
         found = how.get("learner", Learner)(run.run)
         name = true.location.rpartition("/")[2]
-        found.restore(checkpoint.fetch(Bucket(root), name, folder / "fetched"))
+        found.restore(fetch(Bucket(root), name, folder / "fetched"))
         assert found.hash() == run.state.model_hash
 
 

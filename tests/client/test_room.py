@@ -6,7 +6,7 @@ import pytest
 
 from folkmoot.client.learner import Learner
 from folkmoot.core.coordinator.assignment import Span
-from folkmoot.core.recipe import Dense, DiLoCo, Distro, Recipe, SparseLoCo
+from folkmoot.core.method_config import Dense, DiLoCo, Distro, Recipe, SparseLoCo
 from folkmoot.exchange.peer import PeerConfig
 from support.small_run import make_run, small_run
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import folkmoot
 from folkmoot.exchange.bucket import Bucket
-from folkmoot.learning.checkpoint import latest
-from folkmoot.learning.restore import load_model, load_progress, load_tokenizer
+from folkmoot.learning.checkpoints.fetch import latest
+from folkmoot.learning.checkpoints.load import load_model, load_progress, load_tokenizer
 
 SCRIPT = Path(folkmoot.__file__).parents[2] / "examples" / "learn_together.py"
 SMALL = ["--files", "60", "--clients", "2", "--batch", "2", "--width", "32", "--vocabulary", "400"]

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from folkmoot.core.material import Gpt
+from folkmoot.core.model_config import Gpt
 from folkmoot.exchange.bucket import Bucket, BucketError, Denied, Missing, NotPossible, hub
-from folkmoot.learning.checkpoint import fetch, latest, save
+from folkmoot.learning.checkpoints.fetch import fetch, latest
+from folkmoot.learning.checkpoints.save import save
 from folkmoot.learning.data.tokenizer import byte_tokenizer
 from folkmoot.learning.models import build
 from support.hub_server import HubServer

@@ -35,19 +35,19 @@ from folkmoot.exchange.peer.message import Blob, Content, seal, unseal
 from folkmoot.exchange.peer.model import GET_MANIFEST
 from folkmoot.exchange.peer.rpc import NoAnswer
 from folkmoot.host.journal import MAGIC, JournalError, _frame, _parse
-from folkmoot.learning.distro import packing
-from folkmoot.learning.distro import wire as distro
-from folkmoot.learning.distro.plan import make_plan
-from folkmoot.learning.manifest import (
+from folkmoot.learning.checkpoints.manifest import (
     MANIFEST,
     CheckpointError,
     FileMark,
     Manifest,
     read_manifest,
 )
-from folkmoot.learning.sparse import SparseWire
-from folkmoot.learning.stored import _leaves
-from folkmoot.learning.whole import WholeWire
+from folkmoot.learning.checkpoints.verify import _leaves
+from folkmoot.learning.methods.dense_wire import WholeWire
+from folkmoot.learning.methods.distro import wire as distro
+from folkmoot.learning.methods.distro.cpu import packing
+from folkmoot.learning.methods.distro.plan import make_plan
+from folkmoot.learning.methods.sparse_wire import SparseWire
 
 WHO, HASH = bytes(range(32)), bytes(32)
 SHAPES = [("a", (64, 16)), ("b", (5,))]

@@ -12,9 +12,10 @@ import random
 import torch
 from torch import nn
 
-from folkmoot.core.recipe import Recipe
-from folkmoot.learning.method import Closure, Method, build
-from folkmoot.learning.statehash import state_hash
+from folkmoot.core.method_config import Recipe
+from folkmoot.learning.checkpoints.state_hash import state_hash
+from folkmoot.learning.methods import Method, build
+from folkmoot.learning.methods.protocol import Closure
 
 LR = 3e-3
 

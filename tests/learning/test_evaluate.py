@@ -8,7 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from folkmoot.core.material import Data, Gpt, TokenFiles
+from folkmoot.core.data_config import Data, TokenFiles
+from folkmoot.core.model_config import Gpt
 from folkmoot.learning.data import Samples, open_data
 from folkmoot.learning.evaluate import Evaluation, Score
 from folkmoot.learning.models import build, logits

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from folkmoot.core.material import Gpt
+from folkmoot.core.model_config import Gpt
 from folkmoot.learning import generate
 from folkmoot.learning.data.tokenizer import byte_tokenizer
 from folkmoot.learning.models import build

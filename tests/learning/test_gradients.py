@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from folkmoot.core.material import Gpt
+from folkmoot.core.model_config import Gpt
 from folkmoot.learning.gradients import loss_and_gradients
 from folkmoot.learning.models import build, logits
 

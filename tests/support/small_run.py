@@ -28,9 +28,10 @@ from folkmoot.client.member import Member
 from folkmoot.core.coordinator import Coordinator, Run, RunState
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
+from folkmoot.core.data_config import TextFiles
 from folkmoot.core.identity import gossip_topic, short
-from folkmoot.core.material import Gpt, TextFiles
-from folkmoot.core.recipe import Distro
+from folkmoot.core.method_config import Distro
+from folkmoot.core.model_config import Gpt
 from folkmoot.core.schedule import Constant
 from folkmoot.exchange.peer import Limits, Peer, PeerConfig
 from folkmoot.host.signing import Identity

@@ -25,7 +25,7 @@ def generate(
     """Write text that goes on from PROMPT, using the newest good checkpoint."""
     from folkmoot.exchange.bucket import BucketError
     from folkmoot.learning import generate as writing
-    from folkmoot.learning.restore import load_model, load_tokenizer
+    from folkmoot.learning.checkpoints.load import load_model, load_tokenizer
 
     logging.basicConfig(format="folkmoot generate: %(message)s")
     try:
@@ -52,7 +52,7 @@ def generate(
 def find(checkpoint: str, scratch: Path) -> Path:
     """The folder of a model: the one named, or the newest checkpoint in the store named."""
     from folkmoot.exchange.bucket import Bucket
-    from folkmoot.learning.checkpoint import latest
+    from folkmoot.learning.checkpoints.fetch import latest
 
     folder = Path(checkpoint)
     if "://" not in checkpoint:

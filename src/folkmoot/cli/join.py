@@ -63,7 +63,7 @@ async def _join(
     store_gb: float,
     secured: Any,
 ) -> None:
-    from folkmoot.learning.allocator import keep_memory
+    from folkmoot.host.memory import keep_memory
 
     keep_memory()  # before torch starts threads
     import torch

@@ -17,17 +17,20 @@ import torch
 from folkmoot.core.coordinator import Run
 from folkmoot.core.coordinator.assignment import Share, Span, total
 from folkmoot.core.coordinator.state import STORED_ROUNDS
-from folkmoot.core.material import Data, Source
-from folkmoot.core.recipe import Distro
-from folkmoot.learning import checkpoint, method, statehash
+from folkmoot.core.data_config import Data, Source
+from folkmoot.core.method_config import Distro
+from folkmoot.learning import methods
+from folkmoot.learning.checkpoints import state_hash
+from folkmoot.learning.checkpoints.load import load_state, load_weights
+from folkmoot.learning.checkpoints.manifest import Store
+from folkmoot.learning.checkpoints.safetensors_file import untied
+from folkmoot.learning.checkpoints.save import save
 from folkmoot.learning.data import OpenUrl, Samples, open_data
 from folkmoot.learning.data.tokenizer import load as load_tokenizer
 from folkmoot.learning.evaluate import Evaluation, Score
 from folkmoot.learning.gradients import loss_and_gradients
-from folkmoot.learning.method import Refusal
+from folkmoot.learning.methods.protocol import Refusal
 from folkmoot.learning.models import build
-from folkmoot.learning.restore import load_state, load_weights
-from folkmoot.learning.tensors import untied
 
 SHARED = "shared."
 
@@ -84,7 +87,7 @@ class Learner:
         if isinstance(recipe, Distro):
             recipe = msgspec.structs.replace(recipe, delay=self.run.config.delay)
         self.model = build(self.run.model.architecture, self.run.model.seed, "cpu")
-        self.method = method.build(self.model, recipe)
+        self.method = methods.build(self.model, recipe)
         self._model_bytes = sum(self.part_sizes().values())
 
     def restore(self, folder: Path) -> None:
@@ -115,22 +118,22 @@ class Learner:
         return {name: part.numel() * part.element_size() for name, part in self.parts().items()}
 
     def leaves(self) -> dict[str, bytes]:
-        return {name: statehash.leaf(name, part) for name, part in self.parts().items()}
+        return {name: state_hash.leaf(name, part) for name, part in self.parts().items()}
 
     def hash(self) -> bytes:
-        return statehash.root(self.leaves())
+        return state_hash.root(self.leaves())
 
     def shared_parts(self) -> list[tuple[str, bytes, bytes]]:
         """(name, leaf, bytes) of a copy that peers may fetch while we go on."""
         parts = self.parts().items()
-        return [(name, statehash.leaf(name, part), _bytes(part)) for name, part in parts]
+        return [(name, state_hash.leaf(name, part), _bytes(part)) for name, part in parts]
 
     def fits(self, name: str, data: bytes, leaves: Mapping[str, bytes]) -> bool:
         """Whether `data` is the part that `leaves` promise under `name`."""
         part = self.parts().get(name)
         if part is None or len(data) != part.numel() * part.element_size():
             return False
-        return statehash.leaf(name, _tensor(data, part)) == leaves.get(name)
+        return state_hash.leaf(name, _tensor(data, part)) == leaves.get(name)
 
     # Learning.
 
@@ -185,13 +188,13 @@ class Learner:
 
     # Keeping it.
 
-    def save(self, store: checkpoint.Store, step: int, stopped: Callable[[], bool]) -> str:
+    def save(self, store: Store, step: int, stopped: Callable[[], bool]) -> str:
         """Store the model, whole; the checkpoint's name.
 
         May run in another thread as long as the model neither trains nor learns; once it does,
         `stopped` must be true. It is asked before every chunk, and after the last one of the model.
         """
-        return checkpoint.save(
+        return save(
             store,
             step,
             self.model,

@@ -27,7 +27,9 @@ from folkmoot.exchange.peer import (
     fetch_model,
 )
 from folkmoot.host.threads import in_daemon_thread
-from folkmoot.learning import checkpoint, statehash
+from folkmoot.learning.checkpoints import state_hash
+from folkmoot.learning.checkpoints.fetch import fetch
+from folkmoot.learning.checkpoints.manifest import CheckpointError, Stopped
 
 # How long to wait for connections before asking those that are there, and between attempts.
 CONNECT_TIME, AGAIN = 2.0, 0.25
@@ -63,7 +65,7 @@ class Models:
             model_hash: bytes = await self._work(self.learner.hash)
             if action.model_hash and model_hash != action.model_hash:
                 raise WrongModel(f"The model from {source} is not the one that was agreed on.")
-        except (WrongModel, BucketError, checkpoint.CheckpointError, OSError) as error:
+        except (WrongModel, BucketError, CheckpointError, OSError) as error:
             self._emit(events.ModelNotLoaded(action.epoch, str(error)))
             return None
         self._holds = True
@@ -101,7 +103,7 @@ class Models:
         def agreed(manifest: Manifest) -> bool:
             leaves.clear()
             leaves.update(manifest.leaves())
-            return statehash.root(leaves) == action.model_hash
+            return state_hash.root(leaves) == action.model_hash
 
         holders = [holder for holder in action.holders if holder != self.peer.id]
         await self.peer.connected(holders, CONNECT_TIME)
@@ -121,7 +123,7 @@ class Models:
         return "storage"
 
     def _read_back(self, root: str, name: str) -> Path:
-        return checkpoint.fetch(Bucket(root), name, self.folder / "checkpoints")
+        return fetch(Bucket(root), name, self.folder / "checkpoints")
 
     # Out.
 
@@ -144,9 +146,9 @@ class Models:
         began = time.perf_counter()
         try:
             location: str = await in_daemon_thread(self._store, action.step, stopped)
-        except checkpoint.Cancelled:
+        except Stopped:
             return None
-        except (BucketError, checkpoint.CheckpointError, OSError) as error:
+        except (BucketError, CheckpointError, OSError) as error:
             self._emit(events.CheckpointFailed(action.epoch, str(error)))
             return None
         seconds = time.perf_counter() - began

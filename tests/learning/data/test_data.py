@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.core.material import Data, Mixture, Parquet, Part, RemoteTokens, TextFiles, TokenFiles
+from folkmoot.core.data_config import (
+    Data,
+    Mixture,
+    Parquet,
+    Part,
+    RemoteTokens,
+    TextFiles,
+    TokenFiles,
+)
 from folkmoot.exchange.bucket import open_object
 from folkmoot.learning.data import DataError, open_data
 from folkmoot.learning.data.source import FileSource

@@ -4,7 +4,7 @@ import pytest
 import torch
 import transformers
 
-from folkmoot.core.material import Gpt, HuggingFace
+from folkmoot.core.model_config import Gpt, HuggingFace
 from folkmoot.learning.models import best_device, build, logits
 from folkmoot.learning.models.huggingface_config import llama_config
 

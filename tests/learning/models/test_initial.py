@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from folkmoot.core.material import Gpt, HuggingFace
+from folkmoot.core.model_config import Gpt, HuggingFace
 from folkmoot.learning.models import build
 from folkmoot.learning.models.initial import fill, stream
 

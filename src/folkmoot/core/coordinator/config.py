@@ -8,10 +8,10 @@ from typing import Literal
 
 import msgspec
 
-from folkmoot.core import material
+from folkmoot.core import data_config, model_config
 from folkmoot.core.config import Broken, all_broken, decode, settle_floats
+from folkmoot.core.method_config import Distro, Recipe
 from folkmoot.core.quorum import MAX_WITNESSES
-from folkmoot.core.recipe import Distro, Recipe
 from folkmoot.core.schedule import Constant, Schedule
 
 RUN_ID_MAX = 64
@@ -146,9 +146,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     # Where checkpoints are kept (a folder, s3://…, gs://…, az://…, hf://…). With none, the run
     # keeps nothing and can only be handed on from client to client.
     checkpoint: str = ""
-    architecture: material.Model = material.Gpt()
-    data: material.Source | None = None
-    held_out: material.Source | None = None  # for evaluation; with none there is no evaluation
+    architecture: model_config.Model = model_config.Gpt()
+    data: data_config.Source | None = None
+    held_out: data_config.Source | None = None  # for evaluation; with none there is no evaluation
     tokenizer: str = ""  # stored with checkpoints: "bytes" or a file; none for prepared tokens
     lr: Schedule = Constant(base_lr=1e-3)
     method: Recipe = Distro()

@@ -1,7 +1,7 @@
 """A checkpoint's folder to and from the Hugging Face Hub.
 
 `push` makes one commit of the whole folder: on the Hub, too, a checkpoint is there or not.
-`pull` brings a revision here; check it against its manifest before use (`learning.checkpoint`).
+`pull` brings a revision here; check it against its manifest before use (`learning.checkpoints`).
 The token comes from `hf auth login` or HF_TOKEN, the way every Hugging Face tool finds it.
 """
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from folkmoot.core.material import (
+from folkmoot.core.data_config import (
     Data,
     Mixture,
     Parquet,

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from folkmoot.core.material import TextFiles
+from folkmoot.core.data_config import TextFiles
 from folkmoot.learning.data import tokenizer
 from folkmoot.learning.data.source import DataError
 

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from folkmoot.core.material import Gpt, Model
+from folkmoot.core.model_config import Gpt, Model
 from folkmoot.learning.models.gpt import GPT
 from folkmoot.learning.models.initial import initialise
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from folkmoot.core.material import Gpt
+from folkmoot.core.model_config import Gpt
 
 
 class RMSNorm(nn.Module):

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from folkmoot.core.material import HuggingFace
+from folkmoot.core.model_config import HuggingFace
 from folkmoot.learning.models.initial import initialise
 
 

@@ -6,7 +6,7 @@ stock `LlamaForCausalLM` from it.
 
 from typing import Any
 
-from folkmoot.core.material import Gpt
+from folkmoot.core.model_config import Gpt
 
 
 def llama_config(config: Gpt) -> dict[str, Any]:

@@ -1,0 +1,63 @@
+"""Find the newest checkpoint of a store that passes every check, and bring it to this machine."""
+
+import logging
+import re
+from contextlib import nullcontext
+from pathlib import Path
+
+from blake3 import blake3
+
+from folkmoot.learning.checkpoints.manifest import (
+    CheckpointError,
+    FileMark,
+    Store,
+    complete_checkpoints,
+    read_manifest,
+)
+
+log = logging.getLogger(__name__)
+
+
+def latest(store: Store, into: Path | None = None) -> Path:
+    """A folder with the newest checkpoint that passes every check.
+
+    `into` is where files of a remote store are put; a store that is a folder needs none.
+    """
+    complete = complete_checkpoints(store)
+    unfinished = {entry.key.split("/")[0] for entry in store.list()} - set(complete)
+    for name in sorted(unfinished):
+        if re.fullmatch(r"step-\d{8,}", name):
+            log.warning("checkpoint %s in %s was never finished; passing it over", name, store.url)
+    for name in sorted(complete, reverse=True):
+        try:
+            return fetch(store, name, into)
+        except CheckpointError as error:
+            log.warning("%s; trying the checkpoint before", error)
+    raise CheckpointError(f"{store.url}: there is no usable checkpoint here")
+
+
+def fetch(store: Store, name: str, into: Path | None = None) -> Path:
+    """Check every file of a checkpoint, and bring it to this machine if it is elsewhere."""
+    sizes = {entry.key: entry.size for entry in store.list(name)}
+    manifest = read_manifest(store, name, sizes)
+    folder = store.folder / name if store.folder else None
+    if folder is None:
+        if into is None:
+            raise ValueError(f"{store.url} is remote: say which folder to bring {name} into")
+        folder = into / name
+        folder.mkdir(parents=True, exist_ok=True)
+    for file, mark in manifest.files.items():
+        _check(store, f"{name}/{file}", mark, None if store.folder else folder / file)
+    return folder
+
+
+def _check(store: Store, key: str, mark: FileMark, copy: Path | None) -> None:
+    """Compare a file with its mark, writing it to `copy` on the way."""
+    hasher = blake3()
+    with copy.open("wb") if copy else nullcontext() as out:
+        for chunk in store.stream(key, mark.size):
+            hasher.update(chunk)
+            if out:
+                out.write(chunk)
+    if hasher.hexdigest() != mark.blake3:
+        raise mark.differs(store, key)

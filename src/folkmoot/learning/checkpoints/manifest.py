@@ -1,0 +1,86 @@
+"""What a checkpoint says of itself: size and BLAKE3 of every file. Needs no torch."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Protocol
+
+import msgspec
+
+from folkmoot.core.unreadable import UNREADABLE
+
+MANIFEST = "manifest.json"
+MANIFEST_LIMIT = 1 << 20
+FileName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used; the message says which and why."""
+
+
+class Stopped(Exception):
+    """The caller no longer wants a checkpoint saved or read to its end."""
+
+
+class Entry(Protocol):
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+
+class Store(Protocol):
+    url: str
+    folder: Path | None
+
+    def put(self, key: str, body: Iterable[bytes | bytearray | memoryview]) -> None: ...
+
+    def stream(self, key: str, limit: int) -> Iterator[bytes]: ...
+
+    def list(self, prefix: str = "") -> Iterable[Entry]: ...
+
+    def delete(self, key: str) -> None: ...
+
+
+class FileMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    size: Annotated[int, msgspec.Meta(ge=0)]
+    blake3: str
+
+    def differs(self, store: Store, key: str) -> CheckpointError:
+        return CheckpointError(
+            f"{key} in {store.url}: its content is not what its manifest says (hash differs)"
+        )
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    step: int
+    files: dict[FileName, FileMark]
+    version: int = 1
+
+
+def read_manifest(store: Store, name: str, sizes: Mapping[str, int]) -> Manifest:
+    """The manifest of a checkpoint whose files have the `sizes` that it says."""
+    where, key = f"checkpoint {name} in {store.url}", f"{name}/{MANIFEST}"
+    if not 0 < sizes.get(key, 0) <= MANIFEST_LIMIT:
+        raise CheckpointError(f"{where}: has no manifest of a sensible size")
+    content = b"".join(store.stream(key, MANIFEST_LIMIT))
+    try:
+        manifest = msgspec.json.decode(content, type=Manifest)
+    except UNREADABLE as error:
+        raise CheckpointError(f"{where}: its manifest cannot be read: {error}") from error
+    if manifest.version != 1:
+        raise CheckpointError(f"{where}: is of version {manifest.version}; this program reads 1")
+    for file, mark in manifest.files.items():
+        if sizes.get(f"{name}/{file}") != mark.size:
+            raise CheckpointError(
+                f"{name}/{file} in {store.url}: has {sizes.get(f'{name}/{file}', 'no')} bytes where"
+                f" its manifest says {mark.size}"
+            )
+    return manifest
+
+
+def complete_checkpoints(store: Store) -> list[str]:
+    """Names of the checkpoints that were finished: those with a manifest."""
+    found = (re.fullmatch(r"(step-\d{8,})/manifest\.json", entry.key) for entry in store.list())
+    return [match[1] for match in found if match]

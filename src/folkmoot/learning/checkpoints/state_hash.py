@@ -1,0 +1,53 @@
+"""A hash of a model's parameters that all clients agree on, and that checks one parameter alone.
+
+Persistent buffers count as parameters: they are stored, and must be equal, too.
+
+    leaf   BLAKE3 over (name, dtype, shape) and the parameter's little-endian bytes
+    root   BLAKE3 over (name, leaf) of all parameters, sorted by name
+
+Clients compare roots. A joiner asks a peer for the leaves, checks that they make the agreed root,
+and then checks each parameter as it arrives against its leaf. Tied parameters count once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import torch
+
+from folkmoot.learning.checkpoints.leaf_hash import leaf_hasher, root
+from folkmoot.learning.checkpoints.safetensors_file import untied
+
+__all__ = ["StateHash", "leaf", "root", "state_hash", "wrong_parameter"]
+
+_WORTH_THREADS = 1 << 20
+"""Below a mebibyte, starting threads costs more than they save."""
+
+
+class StateHash(msgspec.Struct, frozen=True):
+    root: bytes
+    leaves: dict[str, bytes]
+
+
+def leaf(name: str, tensor: torch.Tensor) -> bytes:
+    """The hash of one parameter; the number of threads (torch's) does not change it."""
+    values = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    threads = torch.get_num_threads() if values.size >= _WORTH_THREADS else 1
+    hasher = leaf_hasher(name, str(tensor.dtype), list(tensor.shape), threads)
+    hasher.update(values.data)
+    return hasher.digest()
+
+
+def state_hash(module: torch.nn.Module) -> StateHash:
+    leaves = {name: leaf(name, p) for name, p in untied(module).items()}
+    return StateHash(root(leaves), leaves)
+
+
+def wrong_parameter(name: str, tensor: torch.Tensor, agreed: Mapping[str, bytes]) -> str | None:
+    """A sentence if this parameter is not the one the leaves promise, else None."""
+    if name not in agreed:
+        return f"parameter {name} is not part of the agreed model"
+    if leaf(name, tensor) != agreed[name]:
+        return f"parameter {name} differs from the agreed one; fetch it from another peer"
+    return None

@@ -1,5 +1,0 @@
-"""DisTrO: each client sends the largest DCT coefficients of its momentum; all decode one sum."""
-
-from folkmoot.learning.distro.method import DistroMethod
-
-__all__ = ["DistroMethod"]

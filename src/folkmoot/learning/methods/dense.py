@@ -1,0 +1,73 @@
+"""Dense averaging: everyone sends its whole gradient, and the mean goes through one optimizer.
+
+This is data-parallel training, the baseline that the sparse methods are measured against. The
+optimizer's state is shared: all clients feed it the same means and keep the same bits. Clipping is
+done on the mean, as data-parallel training does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from folkmoot.core.method_config import Dense, validated
+from folkmoot.learning.methods.adamw import AdamW
+from folkmoot.learning.methods.dense_wire import WholeWire, mean
+from folkmoot.learning.methods.flat_parameters import FlatParameters
+from folkmoot.learning.methods.local_steps import clip_to, finite
+from folkmoot.learning.methods.protocol import Closure, Contribution, Refusal, refuse_bad
+
+
+class DenseMethod:
+    delay = 0
+    local_steps = 1
+
+    def __init__(self, module: torch.nn.Module, recipe: Dense) -> None:
+        self.recipe = r = validated(recipe)
+        self.flat = FlatParameters(module)
+        self.wire = WholeWire(self.flat.shapes, "dense", r.bits)
+        self.momentum = torch.zeros_like(self.flat.weights) if r.optimizer == "sgd" else None
+        self.adam: AdamW | None = None
+        if r.optimizer == "adamw":
+            self.adam = AdamW(self.flat.weights, r.beta1, r.beta2, r.eps, r.weight_decay)
+
+    def contribute(self, closure: Closure, step: int, lr: float) -> Contribution:
+        self.flat.refresh()
+        self.flat.clear_grads()
+        loss = closure(0)
+        self.flat.collect_grads()
+        finite(self.flat.grads)
+        return Contribution(self.wire.pack(self.flat.grads), loss)
+
+    def apply(self, payloads: Sequence[bytes], step: int, lr: float) -> None:
+        self.flat.refresh()
+        refuse_bad(self, payloads)
+        if not payloads:
+            return
+        grads = mean(self.wire, payloads, self.flat.weights)
+        clip_to(grads, self.recipe.clip)
+        if self.adam is not None:
+            self.adam.step(self.flat.weights, grads, lr)
+        elif self.momentum is not None:
+            self.momentum.mul_(self.recipe.beta1).add_(grads)
+            self.flat.weights.mul_(1.0 - lr * self.recipe.weight_decay).sub_(self.momentum * lr)
+
+    @property
+    def payload_size(self) -> int:
+        return self.wire.size
+
+    def check(self, payload: bytes) -> Refusal | None:
+        return self.wire.check(payload)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        if self.adam is not None:
+            return self.adam.state("shared.adam")
+        assert self.momentum is not None
+        return {"shared.momentum": self.momentum}
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        if self.adam is not None:
+            self.adam.load("shared.adam", state)
+        elif self.momentum is not None:
+            self.momentum.copy_(state["shared.momentum"])

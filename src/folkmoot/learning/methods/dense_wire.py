@@ -1,0 +1,88 @@
+"""The payload of a method that sends every value: dense averaging and DiLoCo. Version 1.
+
+    "FW", version, bits per value (32 or 16)     4 bytes
+    fingerprint of names, shapes and method      8 bytes
+    the values, little-endian float32 or bfloat16, parameters sorted by name
+
+The model fixes the length, which is compared before anything is decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import torch
+from blake3 import blake3
+
+from folkmoot.learning.methods.distro.wire import AMPLITUDE_LIMIT, from_bfloat16, to_bfloat16
+from folkmoot.learning.methods.protocol import Refusal
+
+VERSION = 1
+HEADER = 12
+Shapes = Sequence[tuple[str, tuple[int, ...]]]
+
+
+def fingerprint(shapes: Shapes, *settings: str | int) -> bytes:
+    """Eight bytes that differ when names, shapes or what the payload holds differ."""
+    return blake3(msgspec.json.encode([shapes, settings])).digest(length=8)
+
+
+def check_frame(payload: bytes, header: bytes, size: int) -> Refusal | None:
+    """Magic, version, setting, fingerprint and length: all that needs no decoding."""
+    if len(payload) < HEADER:
+        return Refusal("truncated", f"{len(payload)} bytes; the header alone has {HEADER}")
+    if payload[:2] != header[:2]:
+        return Refusal("not-this-method", f"starts with {payload[:2]!r}, expected {header[:2]!r}")
+    if payload[2] != header[2]:
+        return Refusal("version", f"format version {payload[2]}; this client reads {header[2]}")
+    if payload[3] != header[3]:
+        return Refusal("setting", f"format setting {payload[3]}; the run uses {header[3]}")
+    if payload[4:HEADER] != header[4:]:
+        return Refusal("fingerprint", "made for another model or other settings of the method")
+    if len(payload) != size:
+        return Refusal("length", f"{len(payload)} bytes; this model's payloads have {size}")
+    return None
+
+
+class WholeWire:
+    def __init__(self, shapes: Shapes, method: str, bits: int) -> None:
+        self.bits = bits
+        self.count = sum(int(np.prod(shape)) for _, shape in shapes)
+        self.header = b"FW" + bytes([VERSION, bits]) + fingerprint(shapes, method, bits)
+        self.size = HEADER + self.count * bits // 8
+
+    def pack(self, values: torch.Tensor) -> bytes:
+        bounded = np.clip(values.detach().cpu().numpy(), -AMPLITUDE_LIMIT, AMPLITUDE_LIMIT)
+        if self.bits == 16:
+            return self.header + to_bfloat16(bounded).astype("<u2").tobytes()
+        return self.header + bounded.astype("<f4").tobytes()
+
+    def unpack(self, payload: bytes) -> torch.Tensor:
+        """The values of a payload that passed `check`."""
+        return torch.from_numpy(self._values(payload))
+
+    def _values(self, payload: bytes) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+        raw = np.frombuffer(payload, np.uint8, offset=HEADER)
+        if self.bits == 16:
+            return from_bfloat16(raw.view("<u2"))
+        return raw.view("<f4").astype(np.float32)
+
+    def check(self, payload: bytes) -> Refusal | None:
+        if (refusal := check_frame(payload, self.header, self.size)) is not None:
+            return refusal
+        # Written so that NaN, which compares as false, is counted as out of range.
+        within = np.abs(self._values(payload)) <= AMPLITUDE_LIMIT
+        if within.all():
+            return None
+        at = int(np.argmin(within))
+        return Refusal("value", f"value {at} is not a number up to {AMPLITUDE_LIMIT:g} in size")
+
+
+def mean(wire: WholeWire, payloads: Sequence[bytes], like: torch.Tensor) -> torch.Tensor:
+    """Summed in the order given, then divided once."""
+    total = torch.zeros_like(like)
+    for payload in payloads:
+        total.add_(wire.unpack(payload).to(like.device))
+    return total.div_(len(payloads))

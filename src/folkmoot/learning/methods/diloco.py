@@ -1,0 +1,64 @@
+"""DiLoCo: some AdamW steps at home, then one Nesterov step along the mean of how far everyone went.
+
+    Δ = w − w after `local_steps` steps          (own data, own AdamW state)
+    m ← μ m + mean Δ,   w ← w − η (mean Δ + μ m)  (everyone the same)
+
+Douillard et al., arXiv 2311.08105. A lost contribution is lost: the next one starts
+from the weights everyone has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from folkmoot.core.method_config import DiLoCo, validated
+from folkmoot.learning.methods.dense_wire import WholeWire, mean
+from folkmoot.learning.methods.flat_parameters import FlatParameters
+from folkmoot.learning.methods.local_steps import LocalSteps
+from folkmoot.learning.methods.protocol import Closure, Contribution, Refusal, refuse_bad
+
+
+class DiLoCoMethod:
+    delay = 0
+
+    def __init__(self, module: torch.nn.Module, recipe: DiLoCo) -> None:
+        self.recipe = validated(recipe)
+        self.flat = FlatParameters(module)
+        self.wire = WholeWire(self.flat.shapes, "diloco", recipe.bits)
+        self.local = LocalSteps(self.flat, self.recipe)
+        self.momentum = torch.zeros_like(self.flat.weights)
+
+    @property
+    def local_steps(self) -> int:
+        return self.recipe.local_steps
+
+    def contribute(self, closure: Closure, step: int, lr: float) -> Contribution:
+        self.flat.refresh()
+        distance, loss = self.local.travel(closure, lr)
+        return Contribution(self.wire.pack(distance), loss)
+
+    def apply(self, payloads: Sequence[bytes], step: int, lr: float) -> None:
+        self.flat.refresh()
+        refuse_bad(self, payloads)
+        if not payloads:
+            return
+        going = mean(self.wire, payloads, self.flat.weights)
+        self.momentum.mul_(self.recipe.outer_momentum).add_(going)
+        going.add_(self.momentum * self.recipe.outer_momentum)
+        self.flat.weights.sub_(going.mul_(self.recipe.outer_lr))
+
+    @property
+    def payload_size(self) -> int:
+        return self.wire.size
+
+    def check(self, payload: bytes) -> Refusal | None:
+        return self.wire.check(payload)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        return {"shared.momentum": self.momentum, **self.local.state()}
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        self.momentum.copy_(state["shared.momentum"])
+        self.local.load(state)

@@ -1,0 +1,1 @@
+"""DisTrO on the CPU, compiled by numba: `backend` is the entry point, the rest its parts."""

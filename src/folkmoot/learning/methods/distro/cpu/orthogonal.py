@@ -1,0 +1,103 @@
+"""orthogonal.py's treatment of one chunk, compiled, with the same bits.
+
+Matrices are flat, row after row. All sums are exact, so terms that are zero may be left out:
+orthogonal64.py does that for chunks of 64 × 64, here are the plain loops for every other shape.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from folkmoot.learning.methods.distro.cpu.chunk_dct import row, transpose
+from folkmoot.learning.methods.distro.cpu.jit import compiled
+from folkmoot.learning.methods.distro.cpu.orthogonal64 import even64
+from folkmoot.learning.methods.distro.orthogonal import FIRST, GRID, LEAST, MOST, SECOND
+
+_GRID, _FIRST, _SECOND = np.float64(GRID), np.float32(FIRST), np.float32(SECOND)
+_LEAST, _MOST = np.float32(LEAST), np.float32(MOST)
+
+
+@compiled
+def _product(weights: Any, rows: Any, h: int, m: int, n: int, to: Any) -> None:
+    """to [h, n] = weights [h, m] times rows [m, n]."""
+    to[:] = np.float32(0)
+    for i in range(h):
+        total = row(to, i, n)
+        for j in range(m):
+            weight, values = weights[i * m + j], row(rows, j, n)
+            if weight != 0:
+                for c in range(n):
+                    total[c] += weight * values[c]
+
+
+@compiled
+def _largest(x: Any) -> Any:
+    """The largest magnitude; not a number if one is not."""
+    top = np.float32(0)
+    for i in range(x.size):
+        if not abs(x[i]) <= top:
+            top = abs(x[i])
+    return top
+
+
+@compiled
+def _round(x: Any, scale: Any) -> None:
+    for i in range(x.size):
+        x[i] = np.rint(x[i] * scale)
+
+
+@compiled
+def _bound(gram: Any, n: int) -> Any:
+    """The largest sum of magnitudes in a row."""
+    bound = 1.0
+    for i in range(n):
+        total = 0.0
+        for value in row(gram, i, n):
+            total += np.float64(abs(value))
+        bound = max(bound, total)
+    return bound
+
+
+@compiled
+def _even_tall(x: Any, y: Any, h: int, n: int, scalars: Any, room: Any) -> None:
+    """From x to y, of h rows and n columns, h ≥ n; both are used."""
+    steps, own, mixed = scalars
+    gram, square = row(room, 0, n * n), row(room, 1, n * n)
+    largest = _largest(x)
+    if not _LEAST < largest < _MOST:
+        y[:] = np.float32(0)
+        return
+    _round(x, steps / largest)
+    transpose(x, y, h, n)
+    _product(y, x, n, h, n, gram)
+    bound = _bound(gram, n)
+    _round(gram, np.float32(_GRID / bound))
+    _product(gram, gram, n, n, n, square)
+    for i in range(n * n):
+        gram[i] = np.rint(gram[i] * _FIRST + square[i] * _SECOND)
+    _round(x, np.float32(_GRID / np.sqrt(bound)))
+    _product(x, gram, h, n, n, y)
+    for i in range(h * n):
+        y[i] = x[i] * own + y[i] * mixed
+
+
+@compiled
+def even(x: Any, y: Any, h: int, w: int, share: Any, scalars: Any, room: Any, bits: Any) -> Any:
+    """Even x, of h rows and w columns, times `share`; returns (the result, the other) of x and y.
+
+    `scalars` are orthogonal.py's steps and factors, `room` has two squares of the shorter side,
+    and `bits` three rows of 64 int64."""
+    if h == 64 and w == 64:
+        even64(x, y, share, scalars, row(room, 0, 4096), row(room, 1, 4096), bits)
+        return x, y
+    for i in range(h * w):
+        x[i] = x[i] * share
+    if h >= w:
+        _even_tall(x, y, h, w, scalars, room)
+    else:
+        transpose(x, y, h, w)
+        _even_tall(y, x, w, h, scalars, room)
+        transpose(x, y, w, h)
+    return y, x

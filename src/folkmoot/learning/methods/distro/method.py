@@ -1,0 +1,188 @@
+"""DisTrO as an exchange method: the momentum lives in DCT space, one flat buffer per client.
+
+contribute   look ahead (delay > 0); gradients; undo; m ← β m + DCT(g); send and take out the k
+             largest coefficients of every chunk. What is not sent stays in m: error feedback.
+apply        sum everyone's coefficients in the given order, invert once, treat, step.
+
+The DCT is linear and orthonormal, so momentum of coefficients is the coefficients of the momentum,
+and taking out what was sent is setting it to zero. A contribution that is not among the payloads of
+its round was lost; half of it goes back into m, aged as if it had stayed there.
+
+Look-ahead: while own contributions are in flight the gradient is taken where the weights are
+expected to be when it is applied: one step per round in flight, along m, made orthogonal where the
+treatment does so and else its sign. (With what is in flight added to m it learns a little worse.)
+Meanwhile three bytes of every weight are kept (backup.py), so every bit returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from types import ModuleType
+
+import msgspec
+import numpy as np
+import torch
+
+from folkmoot.core.method_config import Distro, validated
+from folkmoot.learning.methods.distro import reference, wire
+from folkmoot.learning.methods.distro.backup import Kept, room_for
+from folkmoot.learning.methods.distro.plan import make_plan
+from folkmoot.learning.methods.distro.treatment import ORTHOGONAL, SIGN, stepping
+from folkmoot.learning.methods.distro.wire import Floats, Indices
+from folkmoot.learning.methods.flat_parameters import FlatParameters, norm
+from folkmoot.learning.methods.protocol import Closure, Contribution, Refusal, refuse_bad
+
+RETURNED = 0.5
+"""How much of a lost contribution is said again. It is a round old by then: with a fifth of the
+updates missing, returning the whole learnt 1.4 % worse than returning half (docs/learning.md)."""
+
+
+def _kernels(device: torch.device) -> ModuleType:
+    """Compiled ones on a CPU; plain torch elsewhere, and where numba is not installed."""
+    if device.type != "cpu" or find_spec("numba") is None:
+        return reference
+    from folkmoot.learning.methods.distro.cpu import backend
+
+    return backend
+
+
+class InFlight(msgspec.Struct, frozen=True, eq=False):
+    """An own contribution that has not been applied yet."""
+
+    step: int
+    index: Indices
+    value: Floats
+    payload: bytes
+
+
+class DistroMethod:
+    local_steps = 1
+
+    def __init__(self, module: torch.nn.Module, recipe: Distro) -> None:
+        self.recipe = validated(recipe)
+        self.flat = FlatParameters(module)
+        self.plan = make_plan(self.flat.shapes, recipe.chunk, recipe.k, recipe.bits)
+        self.kernels = _kernels(self.flat.weights.device)
+        self.momentum = torch.zeros_like(self.flat.weights)
+        adam = recipe.treatment == "adam"
+        self.second = torch.zeros_like(self.flat.weights) if adam else None
+        self.applied = 0
+        self.in_flight: list[InFlight] = []
+        self._kept: Kept | None = None
+        self._along = ORTHOGONAL if recipe.treatment == "orthogonal" else SIGN
+
+    @property
+    def delay(self) -> int:
+        return self.recipe.delay
+
+    def contribute(self, closure: Closure, step: int, lr: float) -> Contribution:
+        self.flat.refresh()
+        self.flat.clear_grads()
+        with self._ahead(lr):
+            loss = closure(0)
+        self.flat.collect_grads()
+        scale = self._clipping()
+        decay = float(np.float32(self.recipe.momentum))
+        self._return_lost(self._replaced(step), [])
+        index, value = self.kernels.compress(
+            self.plan, self.flat.grads, self.momentum, scale, decay
+        )
+        payload = self.kernels.pack(self.plan, index, value)
+        self.in_flight.append(InFlight(step, index, value, payload))
+        return Contribution(payload, loss)
+
+    def _clipping(self) -> float:
+        length = norm(self.flat.grads)
+        if not np.isfinite(length):
+            raise FloatingPointError(
+                "the gradient has values that are not finite, so there is nothing to contribute; "
+                "lower the learning rate or look at this batch's data"
+            )
+        clip = self.recipe.clip
+        return float(np.float32(clip / length)) if 0.0 < clip < length else 1.0
+
+    @contextmanager
+    def _ahead(self, lr: float) -> Iterator[None]:
+        distance = float(np.float32(lr * self.recipe.lookahead * len(self.in_flight)))
+        if self.delay == 0 or distance == 0.0:
+            yield
+            return
+        kept = self._keep()
+        try:
+            self._look_ahead(distance)
+            yield
+        finally:
+            self._come_back(kept)
+
+    def _keep(self) -> Kept:
+        self._kept = room_for(self.flat.weights) if self._kept is None else self._kept
+        self.kernels.keep(self.flat.weights, self._kept)
+        return self._kept
+
+    def _come_back(self, kept: Kept) -> None:
+        self.kernels.give_back(self.flat.weights, kept)
+
+    def _look_ahead(self, distance: float) -> None:
+        self.kernels.look_ahead(self.plan, self.flat.weights, self.momentum, distance, self._along)
+
+    def apply(self, payloads: Sequence[bytes], step: int, lr: float) -> None:
+        self.flat.refresh()
+        refuse_bad(self, payloads, self.kernels.each)
+        self._return_lost([f for f in self.in_flight if f.step <= step], payloads)
+        if payloads:
+            self.applied += 1
+            how = stepping(self.recipe, len(payloads), self.applied, lr)
+            self.kernels.apply(self.plan, self.flat.weights, list(payloads), self.second, how)
+
+    def _replaced(self, step: int) -> list[InFlight]:
+        """Earlier attempts at this step, and rounds whose results should long have been applied."""
+        return [f for f in self.in_flight if f.step >= step or f.step < step - self.delay - 1]
+
+    def _return_lost(self, landed: list[InFlight], payloads: Sequence[bytes]) -> None:
+        for f in landed:
+            self.in_flight.remove(f)
+            if f.payload not in payloads:
+                age = sum(later.step > f.step for later in self.in_flight)
+                scale = float(np.float32(RETURNED * self.recipe.momentum**age))
+                self.kernels.put_back(self.plan, self.momentum, f.index, f.value, scale)
+
+    @property
+    def payload_size(self) -> int:
+        return wire.payload_size(self.plan)
+
+    def check(self, payload: bytes) -> Refusal | None:
+        return wire.check_frame(self.plan, payload) or self.kernels.check_body(self.plan, payload)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        state = {"shared.applied": torch.tensor(self.applied)}
+        if self.second is not None:
+            state["shared.second"] = self.second
+        state["own.momentum"] = self.momentum
+        flying = self.in_flight
+        entries = self.plan.entries
+        state["own.in_flight.step"] = torch.tensor([f.step for f in flying], dtype=torch.int64)
+        state["own.in_flight.index"] = torch.from_numpy(
+            np.array([f.index for f in flying], np.int32).reshape(-1, entries)
+        )
+        state["own.in_flight.value"] = torch.from_numpy(
+            np.array([f.value for f in flying], np.float32).reshape(-1, entries)
+        )
+        return state
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        self.applied = int(state["shared.applied"])
+        if self.second is not None:
+            self.second.copy_(state["shared.second"])
+        self.in_flight = []
+        if not any(name.startswith("own.") for name in state):
+            self.momentum.zero_()
+            return
+        self.momentum.copy_(state["own.momentum"])
+        steps = state["own.in_flight.step"].tolist()
+        indices = state["own.in_flight.index"].cpu().numpy()
+        values = state["own.in_flight.value"].cpu().numpy()
+        for step, index, value in zip(steps, indices, values, strict=True):
+            payload = self.kernels.pack(self.plan, index, value)
+            self.in_flight.append(InFlight(step, index.copy(), value.copy(), payload))

@@ -1,0 +1,155 @@
+"""DisTrO's heavy steps in plain torch and numpy: readable, for any device, and the reference.
+
+`cpu/backend.py` has the same functions for the CPU; a test holds both to the same bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from folkmoot.learning.methods.distro import wire
+from folkmoot.learning.methods.distro.backup import LOW, Kept
+from folkmoot.learning.methods.distro.dct import dct_chunks, idct_chunks
+from folkmoot.learning.methods.distro.orthogonal import orthogonal
+from folkmoot.learning.methods.distro.plan import Group, Plan, Slot, as_matrices
+from folkmoot.learning.methods.distro.treatment import (
+    NORM,
+    ORTHOGONAL,
+    SIGN,
+    Stepping,
+    inverse_rms,
+    treat,
+)
+from folkmoot.learning.methods.distro.wire import Floats, Indices
+from folkmoot.learning.methods.distro.wire import check_body as check_body
+from folkmoot.learning.methods.distro.wire import pack as pack
+
+each = map
+"""torch has its own threads."""
+
+
+def _blocks(flat: torch.Tensor, slot: Slot, group: Group) -> torch.Tensor:
+    """A parameter's values as a view [matrices · rows of chunks, chunks in a row, h, w]."""
+    stack, rows, columns = as_matrices(slot.shape)
+    values = flat[slot.offset : slot.offset + stack * rows * columns]
+    shape = (stack * rows // group.h, group.h, columns // group.w, group.w)
+    return values.view(shape).transpose(1, 2)
+
+
+def gather(plan: Plan, flat: torch.Tensor, number: int) -> torch.Tensor:
+    """The chunks of group `number` as [chunks, h, w]."""
+    g = plan.groups[number]
+    members = [s for s in plan.slots if s.group == number]
+    members.sort(key=lambda s: s.first)
+    return torch.cat([_blocks(flat, s, g).reshape(-1, g.h, g.w) for s in members])
+
+
+def scatter(plan: Plan, flat: torch.Tensor, number: int, chunks: torch.Tensor) -> None:
+    """The reverse of `gather`."""
+    g = plan.groups[number]
+    for slot in plan.slots:
+        if slot.group == number:
+            first = slot.first - g.first
+            blocks = _blocks(flat, slot, g)
+            blocks.copy_(chunks[first : first + slot.chunks].view(blocks.shape))
+
+
+def _coefficients(buffer: torch.Tensor, g: Group) -> torch.Tensor:
+    return buffer[g.start : g.start + g.count * g.size].view(g.count, g.size)
+
+
+def largest(x: torch.Tensor, k: int) -> torch.Tensor:
+    """Per row, the indices of the k largest magnitudes, ascending; of equals, the first ones."""
+    order = torch.sort(x.abs(), dim=1, descending=True, stable=True).indices[:, :k]
+    return torch.sort(order, dim=1).values
+
+
+def compress(
+    plan: Plan, grad: torch.Tensor, momentum: torch.Tensor, scale: float, decay: float
+) -> tuple[Indices, Floats]:
+    """Fold `scale · grad` into the momentum's coefficients; take out and return the largest."""
+    index, value = np.empty(plan.entries, np.int32), np.empty(plan.entries, np.float32)
+    for number, g in enumerate(plan.groups):
+        held = _coefficients(momentum, g)
+        fresh = dct_chunks(gather(plan, grad, number)).reshape(g.count, g.size)
+        held.mul_(decay).add_(fresh * scale)
+        chosen = largest(held, g.k)
+        where = slice(g.entry, g.entry + g.count * g.k)
+        index[where] = chosen.to(torch.int32).cpu().numpy().reshape(-1)
+        value[where] = held.gather(1, chosen).cpu().numpy().reshape(-1)
+        held.scatter_(1, chosen, 0.0)
+    return index, value
+
+
+def put_back(
+    plan: Plan, coefficients: torch.Tensor, index: Indices, value: Floats, scale: float
+) -> None:
+    """Add scaled entries to a buffer of coefficients."""
+    for g in plan.groups:
+        where = slice(g.entry, g.entry + g.count * g.k)
+        chosen = torch.from_numpy(index[where].astype(np.int64)).view(g.count, g.k)
+        said = torch.from_numpy(value[where]).view(g.count, g.k) * scale
+        device = coefficients.device
+        _coefficients(coefficients, g).scatter_add_(1, chosen.to(device), said.to(device))
+
+
+def look_ahead(
+    plan: Plan,
+    weights: torch.Tensor,
+    momentum: torch.Tensor,
+    distance: float,
+    treatment: int = SIGN,
+) -> None:
+    """Move the weights by −distance along what the momentum stands for, treated; their lowest bytes
+    stay."""
+    for number, g in enumerate(plan.groups):
+        c = _coefficients(momentum, g).view(g.count, g.w, g.h)
+        u = idct_chunks(orthogonal(c)) if treatment == ORTHOGONAL else torch.sign(idct_chunks(c))
+        here = gather(plan, weights, number)
+        there = (here - u * distance).view(torch.int32) & ~LOW
+        there |= here.view(torch.int32) & LOW
+        scatter(plan, weights, number, there.view(torch.float32))
+
+
+def keep(weights: torch.Tensor, kept: Kept) -> None:
+    bits = weights.view(torch.int32)
+    kept.high.copy_(bits >> 16)
+    kept.middle.copy_((bits >> 8) & 0xFF)
+
+
+def give_back(weights: torch.Tensor, kept: Kept) -> None:
+    bits = weights.view(torch.int32)
+    bits &= LOW
+    bits |= kept.high.int() << 16
+    bits |= kept.middle.int() << 8
+
+
+def apply(
+    plan: Plan,
+    weights: torch.Tensor,
+    payloads: list[bytes],
+    second: torch.Tensor | None,
+    s: Stepping,
+) -> None:
+    """Sum the payloads in the order given, invert once, treat, step. `second` is chunk by chunk."""
+    total = torch.zeros(plan.size, dtype=torch.float32, device=weights.device)
+    for payload in payloads:
+        put_back(plan, total, *wire.unpack(plan, payload), 1.0)
+    total.mul_(s.share)
+    rms = _inverse_rms(plan, total) if s.treatment == NORM else None
+    for number, g in enumerate(plan.groups):
+        c = _coefficients(total, g).view(g.count, g.w, g.h)
+        x = idct_chunks(orthogonal(c) if s.treatment == ORTHOGONAL else c)
+        held = None if second is None else _coefficients(second, g).view(g.count, g.h, g.w)
+        scale = None if rms is None else rms[g.first : g.first + g.count].view(-1, 1, 1)
+        u = x if s.treatment == ORTHOGONAL else treat(s, x, held, scale)
+        scatter(plan, weights, number, gather(plan, weights, number) * s.keep - u * s.lr)
+
+
+def _inverse_rms(plan: Plan, coefficients: torch.Tensor) -> torch.Tensor:
+    squares = np.zeros(len(plan.owner))
+    for g in plan.groups:
+        c = _coefficients(coefficients, g).cpu().numpy().astype(np.float64)
+        squares[g.first : g.first + g.count] = np.cumsum(c * c, axis=1)[:, -1]
+    return torch.from_numpy(inverse_rms(plan, squares)).to(coefficients.device)
