@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from folkmoot.core import bloom
-from folkmoot.core.coordinator import Coordinator, RunState, apply, create, decode, encode
+from folkmoot.core.coordinator import Coordinator, Phase, apply, create, decode, encode
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model, Run
 from folkmoot.core.coordinator.health import participant_item
@@ -59,14 +59,14 @@ def new_run(clients: int) -> Coordinator:
     return create(Run(run_id="bench", config=config, model=Model(checkpoint="bench/")), 0)
 
 
-def feed(state: Coordinator, messages: Iterable[m.AnyMessage], now: int = 0) -> Coordinator:
+def feed(state: Coordinator, messages: Iterable[m.AnyEvent], now: int = 0) -> Coordinator:
     for message in messages:
         state, effects = apply(state, message, now, SEED)
         assert not any(isinstance(effect, m.Refused) for effect in effects), effects
     return state
 
 
-def repeated(times: int, state: Coordinator, messages: list[m.AnyMessage]) -> None:
+def repeated(times: int, state: Coordinator, messages: list[m.AnyEvent]) -> None:
     for _ in range(times):
         feed(state, messages, 500)
 
@@ -98,7 +98,7 @@ def stage(clients: int) -> Stage:
     train = feed(warmup, at.readies())
     train = feed(train, proofs(train, ids))
     train = feed(train, at.health_checks())
-    assert (train.run_state, train.round.height) == (RunState.RoundTrain, 1)
+    assert (train.phase, train.round.height) == (Phase.RoundTrain, 1)
     return Stage(ids, at.waiting, warmup, train, proofs(train, ids))
 
 
@@ -123,7 +123,7 @@ def full_round(at: Stage) -> Line:
 
     def work() -> None:
         after = feed(at.train, messages, 1000)
-        assert after.run_state is RunState.RoundTrain
+        assert after.phase is Phase.RoundTrain
         assert after.round.height == at.train.round.height + 1
         assert after.progress.owed == ()
 

@@ -78,7 +78,7 @@ async def obey(server: Listening, pipe: Connection) -> None:
     pipe.send((memory, time.process_time()))
 
 
-def orders(server: Listening, order: str) -> list[m.AnyMessage]:
+def orders(server: Listening, order: str) -> list[m.AnyEvent]:
     state = server.keeper.state
     if order == "turn":
         return [m.Resume() if state.pause_wanted else m.Pause()]
@@ -92,7 +92,7 @@ def orders(server: Listening, order: str) -> list[m.AnyMessage]:
     return waiting[:1] if order == "witness" else waiting
 
 
-def witnesses(server: Listening) -> list[m.AnyMessage]:
+def witnesses(server: Listening) -> list[m.AnyEvent]:
     """What the round's witnesses that were not heard have to say."""
     state = server.keeper.state
     heard = {witness.proof.index for witness in state.round.witnesses}

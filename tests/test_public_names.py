@@ -15,11 +15,11 @@ PUBLIC = {
     "folkmoot": "__version__",
     "folkmoot.authority": "Authority Unreachable",
     "folkmoot.core.coordinator": (
-        "TABLE Coordinator Outcome Run RunState apply create decode decode_run encode next_tick"
+        "TABLE AnyEvent Coordinator Phase Run apply create decode decode_run encode next_tick"
     ),
     "folkmoot.core.federation": (
-        "Advert FINISHED ROUND Rules STANDBY State Task"
-        " admits advert apply begin canonical restore task"
+        "TABLE Advert AnyEvent Phase Rules State Task"
+        " admits advert apply create decode encode next_tick task"
     ),
     "folkmoot.federated": "Participant Settings Tls join take_part",
     "folkmoot.exchange.bucket": (

@@ -21,8 +21,8 @@ class Marked(Coordinator):
     def submit(self, event):
         effects = super().submit(event)
         for effect in effects:
-            if isinstance(effect, m.Moved):
-                mark(effect.round + (effect.phase == "ROUND"))
+            if isinstance(effect, m.StateChanged):
+                mark(self.state.round + (effect.after == "ROUND"))
         return effects
 
 

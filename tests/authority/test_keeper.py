@@ -8,7 +8,7 @@ import pytest
 
 from folkmoot.authority.server import keeper as keeping
 from folkmoot.authority.server.keeper import Keeper
-from folkmoot.core.coordinator import Run, RunState, encode
+from folkmoot.core.coordinator import Phase, Run, encode
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.host.journal import Journal, JournalError
@@ -24,7 +24,7 @@ A, B = b"a" * 32, b"b" * 32
 async def until(keeper: Keeper, wanted: RunState) -> None:
     async with asyncio.timeout(120):
         async for _, state in keeper.watch():
-            if state.run_state is wanted:
+            if state.phase is wanted:
                 return
 
 
@@ -40,7 +40,7 @@ async def test_every_prefix_of_the_journal_is_a_state_that_was(tmp_path: Path) -
         assert await keeper.submit(message) is None
         states.append(encode(keeper.state))
         copies.append(_copy(path, tmp_path / str(number)))
-    await until(keeper, RunState.RoundTrain)
+    await until(keeper, Phase.RoundTrain)
     states.append(encode(keeper.state))
     copies.append(_copy(path, tmp_path / "last"))
     await _end(serving)
@@ -63,7 +63,7 @@ async def test_who_waits_is_told_in_time_or_with_what_matters_more(tmp_path: Pat
         assert not told.done(), "one who waits is no hurry"
         await keeper.submit(m.Pause())
         _, shown = await told
-    assert (shown.run_state, len(shown.pending)) == (RunState.Paused, 1)
+    assert (shown.phase, len(shown.pending)) == (Phase.Paused, 1)
     await _end(serving)
 
 

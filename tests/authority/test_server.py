@@ -14,7 +14,7 @@ from folkmoot.authority.server import wire
 from folkmoot.authority.server.client import Denied, ServerAuthority
 from folkmoot.authority.server.serve import Listening, listen
 from folkmoot.authority.server.service import Access
-from folkmoot.core.coordinator import Run, RunState, encode
+from folkmoot.core.coordinator import Phase, Run, encode
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.core.coordinator.view import view
@@ -53,7 +53,7 @@ async def connected(
 async def until(authority: ServerAuthority, wanted: RunState) -> None:
     async with asyncio.timeout(120):
         async for state in authority.watch():
-            if state.run_state is wanted:
+            if state.phase is wanted:
                 return
 
 
@@ -69,13 +69,13 @@ async def test_clients_join_and_see_the_run_move(tmp_path: Path) -> None:
         connected(server, b) as at_b,
     ):
         assert await at_a.submit(join(a)) is None
-        watching = asyncio.create_task(until(at_a, RunState.RoundTrain))
+        watching = asyncio.create_task(until(at_a, Phase.RoundTrain))
         assert await at_b.submit(join(b)) is None
-        await until(at_b, RunState.Warmup)
+        await until(at_b, Phase.Warmup)
         for identity, authority in ((a, at_a), (b, at_b)):
             assert await authority.submit(m.Ready(identity.public, 0)) is None
         await watching
-        assert await at_a.submit(m.Ready(a.public, 0)) is m.Reason.WrongState
+        assert await at_a.submit(m.Ready(a.public, 0)) == m.refusal(m.Reason.WrongState)
 
 
 async def test_a_watcher_sees_the_same_state_as_the_keeper(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_a_watcher_sees_the_same_state_as_the_keeper(tmp_path: Path) -> No
                 await authority.submit(m.Ready(identity.public, 0))
         async with asyncio.timeout(120):
             async for state in watch:
-                if state.run_state is RunState.RoundTrain:
+                if state.phase is Phase.RoundTrain:
                     break
         assert encode(state) == encode(view(server.keeper.state))
 
@@ -109,7 +109,7 @@ async def test_what_was_acknowledged_survives_a_restart(tmp_path: Path) -> None:
         assert encode(server.keeper.state) == before
         async with connected(server, b) as at_b:
             assert await at_b.submit(m.Ready(b.public, 0)) is None
-            await until(at_b, RunState.RoundTrain)
+            await until(at_b, Phase.RoundTrain)
 
 
 async def test_a_client_goes_on_after_the_server_restarted(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ async def test_only_an_owner_pauses(tmp_path: Path) -> None:
                 await authority.submit(m.Pause())
         async with connected(server, OWNER) as authority:
             assert await authority.submit(m.Pause()) is None
-            await until(authority, RunState.Paused)
+            await until(authority, Phase.Paused)
 
 
 class Raw:

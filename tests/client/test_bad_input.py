@@ -394,7 +394,7 @@ async def test_one_who_claims_to_hold_the_model_cannot_keep_a_run_from_going_on(
     def claims(liar: RunMember) -> None:
         submit = liar.authority.submit
 
-        async def claim(message: m.AnyMessage) -> m.Reason | None:
+        async def claim(message: m.AnyEvent) -> m.Refused | None:
             if isinstance(message, m.Join):
                 message = replace(message, model_hash=run.state.model_hash)
             return await submit(message)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from folkmoot.client import events
 from folkmoot.client.learner import Cancelled, Learner, Worked
-from folkmoot.core.coordinator import RunState
+from folkmoot.core.coordinator import Phase
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
 from folkmoot.learning.checkpoints.manifest import Stopped
@@ -51,8 +51,8 @@ async def test_a_quorum_of_opportunistic_witnesses_ends_a_round_early(tmp_path: 
     async with small_run(tmp_path, total_steps=3, max_round_train_time=PATIENCE) as run:
         await run.join(3)
         await run.until(run.finished)
-        assert len(run.lasted(RunState.RoundTrain)) >= 3
-        assert max(run.lasted(RunState.RoundTrain)) < PATIENCE / 2
+        assert len(run.lasted(Phase.RoundTrain)) >= 3
+        assert max(run.lasted(Phase.RoundTrain)) < PATIENCE / 2
 
 
 @asynccontextmanager
@@ -73,7 +73,7 @@ async def test_a_round_ends_after_its_time_when_results_are_missing(tmp_path: Pa
         await run.join(2)
         await run.join(learner=Idle)
         await run.until(lambda: any(e.owed for e in run.all(m.RoundJudged)))
-        assert max(run.lasted(RunState.RoundTrain)) >= 1.5
+        assert max(run.lasted(Phase.RoundTrain)) >= 1.5
         await run.until(run.finished)
 
 
@@ -92,9 +92,9 @@ async def test_dropping_below_min_clients_in_warmup_waits_for_members(tmp_path: 
         (first,) = await run.join(prepare=never_loads)
         (second,) = await run.join()
         await run.until(lambda: second.all(events.ModelLoaded))
-        assert run.state.run_state is RunState.Warmup
+        assert run.state.phase is Phase.Warmup
         await first.leave()
-        await run.until(run.in_phase(RunState.WaitingForMembers, epoch=1))
+        await run.until(run.in_phase(Phase.WaitingForMembers, epoch=1))
         assert run.removed() == [(first.id, "Withdrew")]
         assert [e.trained for e in run.all(m.EpochEnded)] == [False]
         await run.join()
@@ -108,7 +108,7 @@ async def test_dropping_below_min_clients_in_training_hands_the_model_on(tmp_pat
         stays, goes = await run.join(2)
         await run.until(run.in_round(2))
         await goes.leave()
-        await run.until(run.in_phase(RunState.WaitingForMembers, epoch=1))
+        await run.until(run.in_phase(Phase.WaitingForMembers, epoch=1))
         assert not run.all(m.Rewound)
         assert 0 < run.state.progress.step < 8
         (late,) = await run.join()
@@ -154,7 +154,7 @@ async def test_the_first_verified_checkpoint_ends_cooldown_and_cancels_the_other
         assert len(run.all(m.CheckpointStored)) == 1
         assert sum(len(member.all(events.CheckpointStored)) for member in members) == 1
         assert await asyncio.to_thread(FirstToStore.cancelled.wait, PATIENCE)
-        assert run.lasted(RunState.Cooldown)[0] < PATIENCE / 2
+        assert run.lasted(Phase.Cooldown)[0] < PATIENCE / 2
 
 
 async def test_new_joiners_get_the_model_from_their_peers(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ async def test_a_failed_upload_never_counts_as_success(
         assert fault == "no credentials" or failed
         assert not run.all(m.CheckpointStored)
         assert run.state.checkpoint.location == ""
-        assert run.lasted(RunState.Cooldown)[0] >= 2.0
+        assert run.lasted(Phase.Cooldown)[0] >= 2.0
         agreement(members)
 
 

@@ -121,7 +121,7 @@ def test_an_epoch_of_a_thousand_clients_begins_and_ends_with_a_few_bytes() -> No
     waits = apply(resumed, m.Tick(), 6, 0).state
     again = apply(waits, m.Tick(), 7, 0).state
     states = [waiting, warmup, paused, gone, changed, resumed, waits, again]
-    phases = [state.run_state.name for state in states]
+    phases = [state.phase.name for state in states]
     assert phases[:3] == ["WaitingForMembers", "Warmup", "Paused"]
     assert phases[-1] == "Warmup"
     seen = view(waiting)
@@ -129,7 +129,7 @@ def test_an_epoch_of_a_thousand_clients_begins_and_ends_with_a_few_bytes() -> No
         change = encode_change(view(old), view(new))
         seen = apply_change(seen, change) if change else seen
         assert encode(seen) == encode(view(new))
-        assert len(change) < 400, new.run_state
+        assert len(change) < 400, new.phase
     assert len(encode(seen)) > 100_000
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from faults.live import live
 from folkmoot.authority.server.keeper import Keeper
-from folkmoot.core.coordinator import Coordinator, RunState, decode_run
+from folkmoot.core.coordinator import Coordinator, Phase, decode_run
 
 STEPS, BATCH = 12, 8
 
@@ -32,6 +32,6 @@ def test_a_run_survives_its_server_killed_in_every_phase(tmp_path: Path) -> None
         run.finish()
     assert kills >= 3
     state = kept(tmp_path)
-    assert state.run_state is RunState.Finished
+    assert state.phase is Phase.Finished
     learnt = STEPS * BATCH * state.run.model.max_seq_len
     assert state.progress.tokens == learnt, "every sample was learnt exactly once"

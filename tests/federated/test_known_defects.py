@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from folkmoot.core.federation import FINISHED, Rules
+from folkmoot.core.federation import Phase, Rules
 from folkmoot.core.federation import messages as m
 from folkmoot.federated import wire
 from folkmoot.federated.coordinator.config import Server

@@ -146,7 +146,7 @@ class Speaker:
         held = [f"{name(c.id)}{f' ({c.left})' if c.left else ''}" for c in state.epoch.clients]
         owed = f", owed {_spans(p.owed)}" if p.owed else ""
         lines = [
-            f"{state.run_state}, epoch {state.epoch_number}",
+            f"{state.phase}, epoch {state.epoch_number}",
             f"clients: {', '.join(held) or 'none'}; "
             f"waiting: {', '.join(name(c.id) for c in state.pending) or 'none'}",
             f"step {p.step}, data index {p.data_index}, {p.tokens} tokens learnt{owed}",
@@ -168,10 +168,10 @@ class Speaker:
 
     def _effect(self, effect: m.Effect) -> str:
         match effect:
-            case m.Refused(reason):
-                return f"refused, {reason.name}: {reason}"
-            case m.StateChanged(before, after):
-                return f"{before} -> {after}"
+            case m.Refused(code, reason):
+                return f"refused, {code}: {reason}"
+            case m.StateChanged(before, after, why):
+                return f"{before} -> {after}: {why}"
             case m.ClientJoined(who):
                 return f"{name(who)} waits for the next epoch"
             case m.ClientRemoved(who, why):

@@ -15,10 +15,9 @@ import msgspec
 from folkmoot.core import federation
 from folkmoot.core.federation import Rules, State
 from folkmoot.core.federation import messages as m
-from folkmoot.core.federation.machine import next_deadline
 from scenarios.transcript import arguments
 
-SEED = bytes(32)
+SEED = 42
 
 
 class Speaker:
@@ -32,7 +31,7 @@ class Speaker:
         if words[0] == "federation":
             initial = named.pop("initial", "no") == "yes"
             values = {k: _value(v) for k, v in named.items()}
-            self.state = federation.begin(Rules(**values), initial=initial)
+            self.state = federation.create(Rules(**values), initial=initial)
             return []
         if words[0] in ("heartbeat", "start", "show"):
             return getattr(self, f"_{words[0]}")(*words[1:])
@@ -42,7 +41,7 @@ class Speaker:
         self.state, effects = federation.apply(before, event, round(float(now) * 1000), SEED)
         if any(isinstance(e, m.Refused) for e in effects):
             assert self.state is before, "a refused event must change nothing"
-        assert federation.restore(federation.canonical(self.state)) == self.state
+        assert federation.decode(federation.encode(self.state)) == self.state
         return [_effect(e) for e in effects] or ["nothing"]
 
     def _say_rendezvous(self, who: str) -> m.Rendezvous:
@@ -94,7 +93,7 @@ class Speaker:
             f"selected: {', '.join(s.selected) or 'nobody'}; delivered: "
             f"{', '.join(d.key for d in s.ordered()) or 'nothing'}; goal {s.goal}",
         ]
-        if (at := next_deadline(s)) is not None:
+        if (at := federation.next_tick(s, 0)) is not None:
             lines.append(f"deadline at {at / 1000:g} s")
         return lines
 
@@ -120,8 +119,8 @@ def _effect(effect: m.Effect) -> str:
             return f"selected for round {round}: {', '.join(ids)}"
         case m.Aggregate(round, keys):
             return f"aggregate round {round}: {', '.join(keys)}"
-        case m.Moved(phase, round, why):
-            return f"{phase} {round}: {why}"
+        case m.StateChanged(before, after, why):
+            return f"{before} -> {after}: {why}"
         case m.Refused(code, reason):
             return f"refused, {code}: {reason}"
     raise AssertionError(effect)

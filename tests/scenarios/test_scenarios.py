@@ -20,7 +20,7 @@ def test_the_coordinator_answers_as_written(path: Path) -> None:
 
 def test_every_edge_of_the_table_has_a_transcript() -> None:
     written = "\n".join(path.read_text() for path in COORDINATOR)
-    missing = [f"{e.source} -> {e.target}" for e in TABLE]
+    missing = [f"{e.source} -> {e.target}: {e.when}" for e in TABLE]
     missing = [edge for edge in missing if f"    {edge}\n" not in written]
     assert not missing
 

@@ -29,7 +29,7 @@ def test_worlds_keep_their_promises_and_finish(start: int) -> None:
 
 
 def test_a_machine_that_counts_a_stranger_is_caught() -> None:
-    before = federation.begin(Rules(rounds=1))
+    before = federation.create(Rules(rounds=1))
     stranger = Delivery("stranger", 0, "x", 1)
     after = msgspec.structs.replace(before, deliveries={stranger.key: stranger})
     delivered = m.Delivered("stranger", 0, "x", 1)

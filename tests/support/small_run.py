@@ -25,7 +25,7 @@ from folkmoot.authority.server.service import Access
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
 from folkmoot.client.member import Member
-from folkmoot.core.coordinator import Coordinator, Run, RunState
+from folkmoot.core.coordinator import Coordinator, Phase, Run
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.core.data_config import TextFiles
@@ -209,10 +209,10 @@ class SmallRun:
     def finished(self) -> bool:
         """The run is over, for everyone who is still there."""
         here = [a for a in self.members if a.task is not None]
-        return self.state.run_state is RunState.Finished and all(a.task.done() for a in here)
+        return self.state.phase is Phase.Finished and all(a.task.done() for a in here)
 
-    def in_phase(self, phase: RunState, epoch: int = 0) -> Callable[[], bool]:
-        return lambda: self.state.run_state is phase and self.state.epoch_number >= epoch
+    def in_phase(self, phase: Phase, epoch: int = 0) -> Callable[[], bool]:
+        return lambda: self.state.phase is phase and self.state.epoch_number >= epoch
 
     def in_round(self, height: int, epoch: int = 0) -> Callable[[], bool]:
         return lambda: any(
@@ -220,7 +220,7 @@ class SmallRun:
             for e in self.effects
         )
 
-    def lasted(self, phase: RunState) -> list[float]:
+    def lasted(self, phase: Phase) -> list[float]:
         """How long each visit of a phase lasted, in seconds."""
         moves = [
             (e, t)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from folkmoot.core.coordinator import Coordinator
-from folkmoot.core.coordinator.messages import AnyMessage, Reason
+from folkmoot.core.coordinator.messages import AnyEvent, Refused
 
 __all__ = ["Authority", "Unreachable"]
 
@@ -20,7 +20,7 @@ class Authority(Protocol):
         """The present view, then every newer one. Goes on by itself after a broken connection."""
         ...
 
-    async def submit(self, message: AnyMessage) -> Reason | None:
+    async def submit(self, message: AnyEvent) -> Refused | None:
         """Hand in a message as its sender; None once it is recorded for good, else why not.
 
         Raises `Unreachable` when nobody answers.

@@ -76,14 +76,14 @@ async def _ask(
         finally:
             await authority.close()
         if refused is not None:
-            raise ValueError(f"refused: {refused}")
+            raise ValueError(f"refused: {refused.reason}")
     _show(state)
 
 
 def _show(state: Any) -> None:
     progress, epoch = state.progress, state.epoch
-    pausing = ", pausing" if state.pause_wanted and state.run_state != "Paused" else ""
-    typer.echo(f"{state.run.run_id}: {state.run_state}{pausing}, epoch {state.epoch_number}")
+    pausing = ", pausing" if state.pause_wanted and state.phase != "Paused" else ""
+    typer.echo(f"{state.run.run_id}: {state.phase}{pausing}, epoch {state.epoch_number}")
     total = state.run.config.total_steps
     typer.echo(f"  step {progress.step} of {total}, {progress.tokens:,} tokens learnt")
     if epoch.clients:

@@ -22,7 +22,7 @@ from folkmoot.client import events
 from folkmoot.client.learner import Cancelled, Learner
 from folkmoot.client.models import Models
 from folkmoot.client.results import Results, number
-from folkmoot.core.coordinator import Coordinator, Run, RunState
+from folkmoot.core.coordinator import Coordinator, Phase, Run
 from folkmoot.core.coordinator import client_events as c
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.client import Client
@@ -104,7 +104,7 @@ class Member:
     async def _watch(self) -> None:
         async for state in self.authority.watch():
             self._queue.put_nowait(c.Saw(state))
-            if state.run_state is RunState.Finished:
+            if state.phase is Phase.Finished:
                 self.emit(_seen(state))
                 return
 
@@ -202,7 +202,7 @@ class Member:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._worker, function, *arguments)
 
-    async def _submit(self, message: m.AnyMessage) -> None:
+    async def _submit(self, message: m.AnyEvent) -> None:
         wait = FIRST_WAIT
         while True:
             try:
@@ -215,7 +215,7 @@ class Member:
                 await asyncio.sleep(wait * (0.5 + random.random()))
                 wait = min(wait * 2, LONGEST_WAIT)
         if refused is not None:
-            self.emit(events.MessageRefused(type(message).__name__, refused.name))
+            self.emit(events.MessageRefused(type(message).__name__, refused.code))
             self._queue.put_nowait(c.WasRefused(message, refused))
 
     async def _load(self, action: c.Load) -> None:
@@ -301,13 +301,13 @@ class _Failed(c.Event, frozen=True):
 def _stand(state: Coordinator) -> tuple[Any, ...]:
     """What a member goes by; also the round, as a RoundWitness that is over at once is not seen."""
     height = state.round.height if state.epoch.rounds else -1
-    return state.run_state, state.epoch_number, height, state.epoch.absent
+    return state.phase, state.epoch_number, height, state.epoch.absent
 
 
 def _seen(state: Coordinator) -> events.StateSeen:
     height = state.round.height if state.epoch.rounds else -1
     step = state.progress.step
-    return events.StateSeen(state.run_state, state.epoch_number, height, step, state.active)
+    return events.StateSeen(state.phase, state.epoch_number, height, step, state.active)
 
 
 def _now() -> int:

@@ -14,7 +14,7 @@ import msgspec
 from folkmoot.core.coordinator import machine
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import Run
-from folkmoot.core.coordinator.state import Coordinator, Round, RunState, Source
+from folkmoot.core.coordinator.state import Coordinator, Phase, Round, Source
 from folkmoot.simulate import reference
 from folkmoot.simulate.committees import Committees, Published
 from folkmoot.simulate.invariants import INVARIANTS, honest_models_are_equal
@@ -65,7 +65,7 @@ class Input(NamedTuple):
 
     now: int
     seed: int
-    message: m.AnyMessage
+    message: m.AnyEvent
     effects: tuple[m.Effect, ...]
 
 
@@ -74,13 +74,13 @@ class Step(NamedTuple):
 
     before: Coordinator
     after: Coordinator
-    message: m.AnyMessage
+    message: m.AnyEvent
     effects: tuple[m.Effect, ...]
     now: int
 
     @property
     def moved(self) -> bool:
-        return self.before.run_state is not self.after.run_state
+        return self.before.phase is not self.after.phase
 
 
 class Model(NamedTuple):
@@ -130,7 +130,7 @@ class Audit:
         self.blamed: frozenset[int] = frozenset()  # the same, before this step
         self.samples_attested = self.samples_lost = 0
 
-    def submit(self, now: int, seed: int, message: m.AnyMessage) -> tuple[m.Effect, ...]:
+    def submit(self, now: int, seed: int, message: m.AnyEvent) -> tuple[m.Effect, ...]:
         """Feed the machine and check everything."""
         before, self.blamed = self.state, self.unhealthy
         try:
@@ -166,7 +166,7 @@ class Audit:
     def _book(self, step: Step) -> None:
         books, after = self.books, step.after
         self.verdict = None
-        if step.moved and step.before.run_state is RunState.RoundWitness:
+        if step.moved and step.before.phase is Phase.RoundWitness:
             # The witness that closes a round is in the state after it, not before.
             height = step.before.round.height
             self._close(step.before, after.round_at(height) or step.before.round)
@@ -182,7 +182,7 @@ class Audit:
             elif isinstance(effect, m.EpochStarted):
                 self.canonical[effect.epoch, 0] = self._first_model(after)
                 self.unhealthy = frozenset()
-        if after.run_state not in (RunState.RoundTrain, RunState.RoundWitness):
+        if after.phase not in (Phase.RoundTrain, Phase.RoundWitness):
             books.in_flight.clear()  # whatever was in it is missed by the invariants now
 
     def _first_model(self, state: Coordinator) -> Model:

@@ -16,14 +16,14 @@ from folkmoot.core.coordinator.commitment import commitment_hash
 from folkmoot.core.coordinator.committee import is_checkpointer
 from folkmoot.core.coordinator.conditions import nothing_to_store
 from folkmoot.core.coordinator.health import participant_item
-from folkmoot.core.coordinator.state import Coordinator, Round, RunState, Source
+from folkmoot.core.coordinator.state import Coordinator, Phase, Round, Source
 from folkmoot.simulate.audit import Audit, Model, ModelLearnt, ModelStored, ResultPublished
 from folkmoot.simulate.clock import Loop, Node
 from folkmoot.simulate.network import Network
 from folkmoot.simulate.reference import GENESIS, learn
 from folkmoot.simulate.shell import Shell
 
-IN_ROUND = (RunState.RoundTrain, RunState.RoundWitness)
+IN_ROUND = (Phase.RoundTrain, Phase.RoundWitness)
 HISTORY = 8  # models a client can hand to a peer
 
 
@@ -93,7 +93,7 @@ class Client(Node):
         if view is not None:
             self.act(view, again=True)
 
-    def submit(self, message: m.AnyMessage) -> None:
+    def submit(self, message: m.AnyEvent) -> None:
         self.network.send(self, self.shell, self.shell.receive, self, message)
 
     def speed(self) -> int:
@@ -103,7 +103,7 @@ class Client(Node):
         return self.standing.model.hash if self.standing else b""
 
     def _must_join(self, view: Coordinator) -> bool:
-        if view.run_state is RunState.Finished or self.place(view) is not None:
+        if view.phase is Phase.Finished or self.place(view) is not None:
             return False
         waiting = view.pending.get(self.id)
         # The run believes that everyone of an epoch holds its model: put it right.
@@ -111,7 +111,7 @@ class Client(Node):
 
     def idle(self, view: Coordinator) -> tuple[bytes, ...]:
         judged = view.epoch.judged
-        if judged is None or view.run_state not in IN_ROUND:
+        if judged is None or view.phase not in IN_ROUND:
             return ()
         clients = [view.epoch.clients[place] for place in judged.unhealthy]
         return tuple(c.id for c in clients if not c.left and c.id != self.id)
@@ -133,15 +133,15 @@ class Client(Node):
         if place is None or not view.epoch.clients:
             return
         self._acquire(view)
-        if view.run_state is RunState.Warmup:
+        if view.phase is Phase.Warmup:
             if self.standing and self.standing.epoch == view.epoch_number:
                 self.submit(m.Ready(self.id, view.epoch_number))
             return
         self._catch_up(view)
-        if view.run_state in IN_ROUND:
+        if view.phase in IN_ROUND:
             self._train(view, place)
             self._witness(view, place, again)
-        elif view.run_state is RunState.Cooldown:
+        elif view.phase is Phase.Cooldown:
             self._store(view, place, again)
 
     # The model.
@@ -162,7 +162,7 @@ class Client(Node):
                 self.loading = epoch
                 self.after(self.loop.random.uniform(50, 400), self._loaded, epoch)
             return
-        if view.run_state is RunState.Cooldown and view.checkpoint.source is not Source.P2P:
+        if view.phase is Phase.Cooldown and view.checkpoint.source is not Source.P2P:
             return
         wanted = view.model_hash
         if standing and standing.model.hash == wanted:
@@ -204,7 +204,7 @@ class Client(Node):
         at, delay = self.standing, view.run.config.delay
         if at is None or at.epoch != view.epoch_number:
             return
-        end = view.round.height + (view.run_state is RunState.Cooldown)
+        end = view.round.height + (view.phase is Phase.Cooldown)
         while at.height < end:
             model = at.model
             by, work = view.round_at(at.height), view.round_at(at.height - delay)
@@ -243,7 +243,7 @@ class Client(Node):
         if commitment is not None:
             self.network.send(self, peer, peer.hear, key, trainer, commitment)
 
-    def answered(self, message: m.AnyMessage, reason: m.Reason | None = None) -> None:
+    def answered(self, message: m.AnyEvent, refused: m.Refused | None = None) -> None:
         """The coordinator took a message, or refused it."""
 
     def given_model(self, name: bytes, model: Model) -> None:
@@ -270,7 +270,7 @@ class Client(Node):
         key = (view.epoch_number, view.round.height)
         if key in self.trained or not view.round.spans or not self.synced(view):
             return
-        if view.run_state is not RunState.RoundTrain:
+        if view.phase is not Phase.RoundTrain:
             return
         shares = dict(self.audit.committees.shares(view, view.round))
         share = shares.get(place, ())
@@ -304,7 +304,7 @@ class Client(Node):
         self.results.setdefault(key, {}).setdefault(trainer, commitment)
         self.payloads.add(commitment)
         view = self.view
-        if view is not None and view.run_state is RunState.RoundTrain and trainer != self.id:
+        if view is not None and view.phase is Phase.RoundTrain and trainer != self.id:
             place = self.place(view)
             if place is not None and key[1] == view.round.height - view.run.config.delay:
                 self._witness(view, place, again=False)
@@ -325,7 +325,7 @@ class Client(Node):
         if key not in self.said:
             if not self.synced(view):
                 return  # it does not know the model that it should vouch for
-            if view.run_state is RunState.RoundTrain and not self._holds_everything(view):
+            if view.phase is Phase.RoundTrain and not self._holds_everything(view):
                 return
             self.said[key] = self.testimony(view, current, index)
         self.submit(self.said[key])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.state import RunState
+from folkmoot.core.coordinator.state import Phase
 from folkmoot.simulate.clock import Node
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def resume(world: RunWorld) -> None:
     if not shell.up:
         return
     state = world.audit.state
-    if state.run_state is RunState.Paused and random.random() < 0.5:
+    if state.phase is Phase.Paused and random.random() < 0.5:
         more = state.run.config.total_steps + random.randint(0, 2)
         config = replace(
             state.run.config,

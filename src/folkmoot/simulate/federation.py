@@ -14,11 +14,10 @@ from hashlib import sha256
 from typing import Any
 
 from folkmoot.core import federation
-from folkmoot.core.federation import FINISHED, ROUND, Rules, State
+from folkmoot.core.federation import Phase, Rules, State
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation import participant as part
 from folkmoot.core.federation.liveness import Liveness
-from folkmoot.core.federation.machine import next_deadline
 from folkmoot.simulate.federation_transcript import Begun, entry, forgetful, head
 from folkmoot.simulate.promises import broken_promises
 from folkmoot.simulate.report import Report
@@ -95,7 +94,7 @@ class World:
         raise Violation(self.seed, promise, self.transcript)
 
     def _over(self) -> bool:
-        return self.coordinator.state.phase == FINISHED
+        return self.coordinator.state.phase is Phase.FINISHED
 
     def _kill_coordinator(self) -> None:
         if self.faulty:
@@ -108,8 +107,8 @@ class Coordinator:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.seed = world.rng.randbytes(32)
-        self.journal: list[tuple[int, m.Event]] = []
+        self.seed = world.rng.getrandbits(64)
+        self.journal: list[tuple[int, m.AnyEvent]] = []
         self.begun = Begun(world.rules, world.rng.random() < 0.5, self.seed)
         world.transcript.append(head(self.begun))
         self.state = self.begun.state()
@@ -123,7 +122,7 @@ class Coordinator:
     def up(self) -> bool:
         return self.world.now >= self.up_from
 
-    def submit(self, event: m.Event) -> tuple[m.Effect, ...]:
+    def submit(self, event: m.AnyEvent) -> tuple[m.Effect, ...]:
         before = self.state
         after, effects = federation.apply(before, event, self.world.now, self.seed)
         self.world.transcript += entry(self.world.now, event, effects)
@@ -175,7 +174,7 @@ class Coordinator:
         self.world.transcript.append(f"! {self.world.now} killed for {pause} ms")
         if promise := forgetful(self.begun, self.journal, self.state):
             self.world.broken(promise)
-        self.state = federation.restore(federation.canonical(self.state))
+        self.state = federation.decode(federation.encode(self.state))
         self.liveness = Liveness(self.world.rules.expiry_ms)
         life = self.life
         self.world.later(pause, lambda: self._started() if life == self.life else None)
@@ -197,7 +196,7 @@ class Coordinator:
         """As secure aggregation does when its cohort is complete without some who were asked."""
         state, rng = self.state, self.world.rng
         awaited = state.outstanding()
-        if state.phase != ROUND or state.closing or not self.world.chance(0.2):
+        if state.phase is not Phase.ROUND or state.closing or not self.world.chance(0.2):
             return
         late = tuple(id for id in awaited if rng.random() < 0.5)
         cohort = len(state.deliveries) + len(awaited) - len(late)
@@ -210,7 +209,7 @@ class Coordinator:
         if self.up:
             if lost := self.liveness.expired(self.world.now):
                 self.submit(m.Dropped(lost))
-            at = next_deadline(self.state)
+            at = federation.next_tick(self.state, self.world.now)
             if at is not None and at <= self.world.now:
                 self.submit(m.Tick())
             if self.world.secure and self.up:
@@ -218,7 +217,7 @@ class Coordinator:
         self.world.later(500, self._tick)
 
     def _check(
-        self, before: State, event: m.Event, after: State, effects: tuple[m.Effect, ...]
+        self, before: State, event: m.AnyEvent, after: State, effects: tuple[m.Effect, ...]
     ) -> None:
         for promise in broken_promises(before, event, after, effects):
             self.world.broken(promise)
@@ -230,17 +229,17 @@ class Person:
     def __init__(self, world: World, name: str, *, lies: bool) -> None:
         self.world, self.name, self.lies = world, name, lies
         self.slow = world.rng.choice((1, 1, 1, 10))
-        self.state = part.Participant()
+        self.state = part.ParticipantState()
         self.inside = False
         self.life = 0
 
     def arrive(self) -> None:
         self.inside = False
-        self.state = part.Participant()
+        self.state = part.ParticipantState()
         self.life += 1
         self._rendezvous()
 
-    def _say(self, event: m.Event, then: Callable[[Any], None]) -> None:
+    def _say(self, event: m.AnyEvent, then: Callable[[Any], None]) -> None:
         """Send a request; `then` hears the answer, or None when either way was lost."""
         world, life = self.world, self.life
 
@@ -311,7 +310,7 @@ class Person:
     def _deliver(self, round_: int) -> None:
         """Liars send bad updates, for wrong rounds, or another one the second time."""
         digest, lie = f"{self.name} {round_}", self.lies and self.world.faulty
-        event: m.Event = m.Delivered(self.name, round_, digest, 10)
+        event: m.AnyEvent = m.Delivered(self.name, round_, digest, 10)
         if lie:
             event = self.world.rng.choice(
                 (
@@ -324,7 +323,7 @@ class Person:
             )
         self._say(event, lambda effects: self._answered(round_, event, effects))
 
-    def _answered(self, round_: int, event: m.Event, effects: Any) -> None:
+    def _answered(self, round_: int, event: m.AnyEvent, effects: Any) -> None:
         if effects is None or effects == ():
             known = isinstance(event, m.Quarantined)
             self.world.coordinator.bad += known
@@ -332,11 +331,11 @@ class Person:
                 self._deliver(round_)  # the reply was lost: say it again
                 return
         refused = next((e for e in effects or () if isinstance(e, m.Refused)), None)
-        if refused and refused.code == "unknown-participant":
+        if refused and refused.code == m.Reason.UnknownParticipant:
             self.inside = False
             self._rendezvous()
         counted = any(isinstance(e, m.Counted) for e in effects or ())
-        counted |= refused is not None and refused.code == "different-update"
+        counted |= refused is not None and refused.code == m.Reason.DifferentUpdate
         result = part.Trained() if counted else part.Failed()
         self.state, _ = part.apply(self.state, result)
 

@@ -22,7 +22,7 @@ from folkmoot.core.federation import messages as m
 from folkmoot.simulate.promises import broken_promises
 
 MARK = "federation "
-Journal = Sequence[tuple[int, m.Event]]
+Journal = Sequence[tuple[int, m.AnyEvent]]
 _encode = msgspec.json.Encoder().encode
 
 
@@ -31,17 +31,17 @@ class Begun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     rules: Rules
     initial: bool
-    seed: bytes
+    seed: int
 
     def state(self) -> State:
-        return federation.begin(self.rules, initial=self.initial)
+        return federation.create(self.rules, initial=self.initial)
 
 
 def head(begun: Begun) -> str:
     return MARK + _encode(begun).decode()
 
 
-def entry(now: int, event: m.Event, effects: Sequence[m.Effect]) -> Iterator[str]:
+def entry(now: int, event: m.AnyEvent, effects: Sequence[m.Effect]) -> Iterator[str]:
     yield f"> {now} {_encode(event).decode()}"
     yield from (f"<     {_encode(effect).decode()}" for effect in effects)
 
@@ -49,7 +49,7 @@ def entry(now: int, event: m.Event, effects: Sequence[m.Effect]) -> Iterator[str
 def replay_federation(transcript: str) -> str | None:
     """The promise that the machine breaks on these events, if it still does."""
     begun, lines = _parse(transcript)
-    state, journal = begun.state(), list[tuple[int, m.Event]]()
+    state, journal = begun.state(), list[tuple[int, m.AnyEvent]]()
     for line in lines:
         if line is None:
             if promise := forgetful(begun, journal, state):
@@ -69,21 +69,21 @@ def forgetful(begun: Begun, journal: Journal, state: State) -> str:
     again = begun.state()
     for now, event in journal:
         again, _ = federation.apply(again, event, now, begun.seed)
-    if federation.canonical(again) == federation.canonical(state):
+    if federation.encode(again) == federation.encode(state):
         return ""
     return "the journal gives another state than the one that was lost"
 
 
-def _parse(text: str) -> tuple[Begun, list[tuple[int, m.Event] | None]]:
+def _parse(text: str) -> tuple[Begun, list[tuple[int, m.AnyEvent] | None]]:
     """How it began; then events with their times, and None where the coordinator was killed."""
-    begun, lines = None, list[tuple[int, m.Event] | None]()
+    begun, lines = None, list[tuple[int, m.AnyEvent] | None]()
     for line in map(str.strip, text.strip().splitlines()):
         mark, _, rest = line.partition(" ")
         if mark == MARK.strip():
             begun = msgspec.json.decode(rest, type=Begun)
         elif mark == ">":
             now, _, event = rest.partition(" ")
-            lines.append((int(now), msgspec.json.decode(event, type=m.Event)))
+            lines.append((int(now), msgspec.json.decode(event, type=m.AnyEvent)))
         elif mark == "!":
             lines.append(None)
         elif mark not in ("<", "#", ""):

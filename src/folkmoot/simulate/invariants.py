@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from folkmoot.core.coordinator import decode, encode
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.state import Coordinator, Left, RunState, Source, decode, encode
+from folkmoot.core.coordinator.state import Coordinator, Left, Phase, Source
 from folkmoot.core.identity import short
 from folkmoot.simulate import reference
 
 if TYPE_CHECKING:
     from folkmoot.simulate.audit import Audit, ModelLearnt, Step
 
-S = RunState
+S = Phase
 # The flow chart of a run, written down once more so that a changed table is noticed.
 EDGES = {
     (S.WaitingForMembers, S.Paused),
@@ -50,7 +51,7 @@ def a_refused_message_changes_nothing(audit: Audit, step: Step) -> str | None:
 def phases_follow_the_chart(audit: Audit, step: Step) -> str | None:
     """A phase changes along an edge of the flow chart, once, and says so."""
     said = [(e.before, e.after) for e in step.effects if isinstance(e, m.StateChanged)]
-    moved = [(step.before.run_state, step.after.run_state)] if step.moved else []
+    moved = [(step.before.phase, step.after.phase)] if step.moved else []
     if said != moved or any(edge not in EDGES for edge in moved):
         return f"went {moved}, said {said}"
     return None
@@ -61,18 +62,18 @@ def phases_are_earned(audit: Audit, step: Step) -> str | None:
     if not step.moved or step.before.pause_wanted != step.after.pause_wanted:
         return None
     before, config = step.before, step.before.run.config
-    waited = step.now - before.state_start
-    if before.run_state is S.RoundTrain:
+    waited = step.now - before.phase_start
+    if before.phase is S.RoundTrain:
         heard = len(step.after.round.witnesses)
         quorum = reference.quorum(reference.elected(before, before.round))
         if heard < quorum and waited < config.max_round_train_time * 1000:
             return f"training ended with {heard} of {quorum} witnesses after {waited} ms"
-    if before.run_state is S.RoundWitness:
+    if before.phase is S.RoundWitness:
         missing = reference.elected(before, before.round) - len(before.round.witnesses)
         late = isinstance(step.message, m.OpportunisticWitness)
         if missing > late and waited < config.round_witness_time * 1000:
             return f"the round closed {missing} witnesses early after {waited} ms"
-    if (before.run_state, step.after.run_state) == (S.WaitingForMembers, S.Warmup):
+    if (before.phase, step.after.phase) == (S.WaitingForMembers, S.Warmup):
         count = len(step.after.epoch.clients)
         if count < config.clients_to_begin:
             return f"an epoch began with {count} clients"
@@ -160,10 +161,10 @@ def witnesses_speak_for_themselves(audit: Audit, step: Step) -> str | None:
 
 def agreed_models_are_honest(audit: Audit, step: Step) -> str | None:
     """The hash that a quorum agreed on is the hash of the model that honest clients hold."""
-    if not step.moved or step.before.run_state is not S.RoundWitness:
+    if not step.moved or step.before.phase is not S.RoundWitness:
         return None
     height = step.before.round.height
-    agreed = step.after.epoch.agreed_height == height or step.after.run_state is S.Finished
+    agreed = step.after.epoch.agreed_height == height or step.after.phase is S.Finished
     if agreed and not _has(step, m.Rewound):
         honest = audit.canonical[step.before.epoch_number, height]
         if step.after.model_hash != honest.hash:
@@ -173,7 +174,7 @@ def agreed_models_are_honest(audit: Audit, step: Step) -> str | None:
 
 def a_run_hands_on_what_it_counted(audit: Audit, step: Step) -> str | None:
     """When clients hand on the model, it has learnt exactly the samples that progress counts."""
-    entered = step.after.run_state in (S.Cooldown, S.Warmup, S.Finished)
+    entered = step.after.phase in (S.Cooldown, S.Warmup, S.Finished)
     if not (step.moved and entered) or step.after.checkpoint.source is not Source.P2P:
         return None
     model = audit.models.get(step.after.model_hash)

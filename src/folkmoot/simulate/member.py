@@ -33,7 +33,7 @@ class Member(Client):
         self.alarm = -1
         self.stopped = -1  # the last epoch whose work was given up
         self.abandoned: set[tuple[int, int]] = set()
-        self.unanswered: list[m.AnyMessage] = []
+        self.unanswered: list[m.AnyEvent] = []
         self.wanted: tuple[int, bytes, int] | None = None  # epoch, model, tries left
 
     def beat(self) -> None:
@@ -88,16 +88,16 @@ class Member(Client):
 
     # The coordinator.
 
-    def _send(self, message: m.AnyMessage, tries: int) -> None:
+    def _send(self, message: m.AnyEvent, tries: int) -> None:
         if tries and any(one is message for one in self.unanswered):
             self.submit(message)
             self.after(RESEND, self._send, message, tries - 1)
 
-    def answered(self, message: m.AnyMessage, reason: m.Reason | None = None) -> None:
+    def answered(self, message: m.AnyEvent, refused: m.Refused | None = None) -> None:
         known = len(self.unanswered)
         self.unanswered = [one for one in self.unanswered if one is not message]
-        if reason is not None and len(self.unanswered) < known:
-            self.happen(c.WasRefused(message, reason))
+        if refused is not None and len(self.unanswered) < known:
+            self.happen(c.WasRefused(message, refused))
 
     # The model.
 

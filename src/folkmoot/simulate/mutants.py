@@ -15,16 +15,16 @@ from msgspec.structs import replace
 
 from folkmoot.core.coordinator import health, machine, phases, receive, state
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.state import Coordinator, Left, RunState
+from folkmoot.core.coordinator.state import Coordinator, Left, Phase
 
 Rule = tuple[Any, Any, Any]  # where the rule lives, its name there, and the wrong one
 _remove, _tick, _rewind = receive.remove, phases.tick, phases._rewind
-_enter_train, _close_round = phases.ENTER[RunState.RoundTrain], phases.CLOSE[RunState.RoundWitness]
+_enter_train, _close_round = phases.ENTER[Phase.RoundTrain], phases.CLOSE[Phase.RoundWitness]
 _wrong_place, _cooldown = receive._wrong_place, receive.opportunistic_cooldown
 
 
-def _entering(run_state: RunState, wrong: Any) -> Rule:
-    return (phases.ENTER, run_state, wrong)
+def _entering(phase: Phase, wrong: Any) -> Rule:
+    return (phases.ENTER, phase, wrong)
 
 
 def _advance_in_drain(state: Coordinator, now: int, seed: int) -> Any:
@@ -102,7 +102,7 @@ MUTANTS: dict[str, tuple[Rule, ...]] = {
         (machine, "agreed", _agreed_early),
         (phases, "agreed", _agreed_early),
     ),
-    "draining rounds use up data": (_entering(RunState.RoundTrain, _advance_in_drain),),
+    "draining rounds use up data": (_entering(Phase.RoundTrain, _advance_in_drain),),
     "owed samples are dropped": ((phases, "merge", lambda spans: ()),),
     "a result is learnt when one witness saw it": ((phases, "judge", _one_is_enough),),
     "anyone may speak for an elected witness": ((receive, "_wrong_place", _any_index),),

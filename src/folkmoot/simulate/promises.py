@@ -1,11 +1,11 @@
 """What must hold of a federation's coordinator after any event."""
 
-from folkmoot.core.federation import FINISHED, ROUND, State
+from folkmoot.core.federation import Phase, State
 from folkmoot.core.federation import messages as m
 
 
 def broken_promises(
-    before: State, event: m.Event, after: State, effects: tuple[m.Effect, ...]
+    before: State, event: m.AnyEvent, after: State, effects: tuple[m.Effect, ...]
 ) -> list[str]:
     """What must hold after any event, whatever happened before; empty when all is well."""
     rules, closes = after.rules, [e for e in effects if isinstance(e, m.Aggregate)]
@@ -14,7 +14,7 @@ def broken_promises(
     lost = isinstance(event, m.Lost)
     promises = {
         "a refused event changes nothing": not refused or after is before,
-        "FINISHED is the end": before.phase != FINISHED or after is before,
+        "FINISHED is the end": before.phase is not Phase.FINISHED or after is before,
         "rounds only go on, one at a time": after.round - before.round in (0, 1),
         "a round ends with its model": after.round == before.round or isinstance(event, m.Written),
         "epoch_base follows the rounds": after.epoch_base >= before.epoch_base,
@@ -39,6 +39,6 @@ def broken_promises(
         "updates are combined in one order": all(
             list(e.keys) == [d.key for d in after.ordered()] for e in closes
         ),
-        "nobody is selected outside a round": after.phase == ROUND or not after.selected,
+        "nobody is selected outside a round": after.phase is Phase.ROUND or not after.selected,
     }
     return [promise for promise, holds in promises.items() if not holds]

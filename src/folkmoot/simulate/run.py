@@ -4,7 +4,7 @@
 """
 
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model, Run
-from folkmoot.core.coordinator.state import RunState
+from folkmoot.core.coordinator.state import Phase
 from folkmoot.simulate import faults
 from folkmoot.simulate.adversary import Liar
 from folkmoot.simulate.audit import Audit, Input, Violation
@@ -81,13 +81,13 @@ class RunWorld:
     def play(self) -> None:
         """Until the run is finished and nothing more goes wrong."""
         loop, audit = self.loop, self.audit
-        while not (self.calm and audit.state.run_state is RunState.Finished):
+        while not (self.calm and audit.state.phase is Phase.Finished):
             late = loop.now > self.faults_end + PATIENCE or loop.events > EVENTS_MAX
             if late or not loop.step():
                 state = audit.state
                 raise Violation(
                     "a_run_finishes_once_faults_stop",
-                    f"{state.run_state} at {loop.now} ms, epoch {state.epoch_number}, "
+                    f"{state.phase} at {loop.now} ms, epoch {state.epoch_number}, "
                     f"step {state.progress.step} of {state.run.config.total_steps}",
                 )
         if audit.state.progress.step != audit.state.run.config.total_steps:

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from folkmoot.core.coordinator import machine
+from folkmoot.core.coordinator import decode, encode, machine
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.state import decode, encode
 from folkmoot.simulate.audit import Audit
 from folkmoot.simulate.clock import Loop, Node
 from folkmoot.simulate.network import Network
@@ -41,14 +40,14 @@ class Shell(Node):
         self._tick_at = None
         self.die_before_sending = False
 
-    def receive(self, origin: Client, message: m.AnyMessage) -> None:
+    def receive(self, origin: Client, message: m.AnyEvent) -> None:
         """A signed message; `origin` is whose signature it carries."""
         self.connected[origin.id] = origin
         effects: tuple[m.Effect, ...] = ()
         if getattr(message, "sender", b"") == origin.id and self._plausible(message):
             effects = self.submit(message)
         if self.up and origin.wants_answers:
-            refused = [e.reason for e in effects if isinstance(e, m.Refused)]
+            refused = [e for e in effects if isinstance(e, m.Refused)]
             self.network.send(self, origin, origin.answered, message, *refused)
         if self.up and isinstance(message, m.HealthCheck | m.Join):
             self._tell(origin)
@@ -58,7 +57,7 @@ class Shell(Node):
         self.connected[origin.id] = origin
         self._tell(origin)
 
-    def submit(self, message: m.AnyMessage) -> tuple[m.Effect, ...]:
+    def submit(self, message: m.AnyEvent) -> tuple[m.Effect, ...]:
         before = self.audit.state
         effects = self.audit.submit(self.loop.now, self.loop.random.getrandbits(64), message)
         if self.audit.state is not before:

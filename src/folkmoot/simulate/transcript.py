@@ -22,7 +22,7 @@ from folkmoot.simulate.audit import AnyFact, Audit, Input, Violation
 from folkmoot.simulate.federation_transcript import MARK, replay_federation
 
 _encode = msgspec.json.Encoder().encode
-_message = msgspec.json.Decoder(m.AnyMessage)
+_message = msgspec.json.Decoder(m.AnyEvent)
 _fact = msgspec.json.Decoder(AnyFact)
 _run = msgspec.json.Decoder(Run)
 

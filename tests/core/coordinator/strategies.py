@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from folkmoot.core import bloom
-from folkmoot.core.coordinator import Coordinator, RunState
+from folkmoot.core.coordinator import Coordinator, Phase
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.committee import WitnessProof
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model, Run
@@ -158,15 +158,15 @@ def tick(state: Coordinator, a: int, b: int) -> list[Any]:
 def honest(state: Coordinator, a: int, b: int) -> list[Any]:
     """What an honest crowd does in this phase."""
     alive = health_all(state, 8, 0)
-    match state.run_state:
-        case RunState.WaitingForMembers:
+    match state.phase:
+        case Phase.WaitingForMembers:
             return join_all(state, 8 - b % 3, 0)
-        case RunState.Warmup:
+        case Phase.Warmup:
             return [*alive, *ready_all(state, 0, 0)]
-        case RunState.RoundTrain | RunState.RoundWitness:
+        case Phase.RoundTrain | Phase.RoundWitness:
             missing = a if a < 64 else 0
             return [*alive, *witness_all(state, missing, b)]
-        case RunState.Cooldown:
+        case Phase.Cooldown:
             return cooldown_all(state, 0, 0)
         case _:
             return [m.Resume() if a % 2 else owner(state, 7, 2)[0]]

@@ -15,7 +15,7 @@ from folkmoot.core.coordinator.client import Client, Doing
 from folkmoot.core.coordinator.commitment import commitment_hash
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.core.coordinator.ledger import Result
-from folkmoot.core.coordinator.state import RunState
+from folkmoot.core.coordinator.state import Phase
 
 Event = c.Event
 
@@ -52,7 +52,7 @@ class Moot:
                     self._carry_out(who, action)
             else:
                 self._let_time_pass()
-        raise AssertionError(f"still {self.state.run_state} after {limit} events")
+        raise AssertionError(f"still {self.state.phase} after {limit} events")
 
     def _let_time_pass(self) -> None:
         due = next_tick(self.state, self.now)
@@ -64,14 +64,14 @@ class Moot:
             if alarm <= self.now:
                 self.queue.append((who, c.Alarm()))
 
-    def _submit(self, who: bytes, message: m.AnyMessage) -> None:
+    def _submit(self, who: bytes, message: m.AnyEvent) -> None:
         self.seed += 1
         before = self.state
         self.state, effects = apply(before, message, self.now, self.seed)
         self.effects += effects
         for effect in effects:
             if isinstance(effect, m.Refused) and who:
-                self.queue.append((who, c.WasRefused(message, effect.reason)))
+                self.queue.append((who, c.WasRefused(message, effect)))
         if self.state is not before:
             self._show()
 
@@ -116,7 +116,7 @@ class Moot:
 
 
 def finished(moot: Moot) -> bool:
-    return moot.state.run_state is RunState.Finished
+    return moot.state.phase is Phase.Finished
 
 
 @pytest.mark.parametrize("delay", [0, 1, 2])

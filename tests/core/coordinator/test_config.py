@@ -199,7 +199,7 @@ def test_every_configuration_that_passes_the_rules_can_be_encoded(config: dict[s
     paused = apply(create(run(), 0), m.Pause(), 0, 0).state
     after, effects = apply(paused, m.Update(made), 0, 0)
     if any(made.all_rules()):
-        assert effects == (m.Refused(m.Reason.BadConfig),)
+        assert effects == (m.refusal(m.Reason.BadConfig),)
     else:
         assert decode(encode(after)) == after
 
@@ -208,7 +208,7 @@ def test_an_update_is_held_to_the_rules_of_every_table() -> None:
     paused = apply(create(run(), 0), m.Pause(), 0, 0).state
     for model in (Model(max_seq_len=0), Model(lr=Constant(base_lr=float("nan")))):
         bad = Run(run_id="run", config=paused.run.config, model=model)
-        assert apply(paused, m.Update(bad), 0, 0).effects == (m.Refused(m.Reason.BadConfig),)
+        assert apply(paused, m.Update(bad), 0, 0).effects == (m.refusal(m.Reason.BadConfig),)
     good = Run(
         run_id="run",
         config=paused.run.config,

@@ -11,8 +11,8 @@ from folkmoot.core.coordinator.state import (
     Client,
     Coordinator,
     Epoch,
+    Phase,
     Round,
-    RunState,
     bit,
     count_bits,
     with_bit,
@@ -25,7 +25,7 @@ RUN = Run(run_id="run", config=CoordinatorConfig(total_steps=5))
 def test_place_and_index_are_inverse_whoever_is_absent(clients: int, data: st.DataObject) -> None:
     absent = tuple(sorted(data.draw(st.sets(st.integers(0, clients - 1), max_size=clients - 1))))
     everyone = tuple(Client(bytes([k]) * 32) for k in range(clients))
-    state = Coordinator(RUN, RunState.RoundTrain, 0, epoch=Epoch(clients=everyone))
+    state = Coordinator(RUN, Phase.RoundTrain, 0, epoch=Epoch(clients=everyone))
     round_ = Round(0, 0, 0, absent=absent)
     roster = [place for place in range(clients) if place not in absent]
     assert state.roster_size(round_) == len(roster)

@@ -44,25 +44,25 @@ rules = st.builds(
 def test_promises_hold_and_the_journal_gives_the_same_bytes(
     rules: Rules, initial: bool, happened: list[tuple[m.Event, int]]
 ) -> None:
-    state = begun = federation.begin(rules, initial=initial)
+    state = begun = federation.create(rules, initial=initial)
     now, journal = 0, []
     for event, passed in happened:
         now += passed
-        after, effects = federation.apply(state, event, now, bytes(32))
+        after, effects = federation.apply(state, event, now, 7)
         assert broken_promises(state, event, after, effects) == []
         if after is not state:
             journal.append((event, now))
         state = after
     again = begun
     for event, at in journal:
-        again, _ = federation.apply(again, event, at, bytes(32))
-    assert federation.canonical(again) == federation.canonical(state)
-    assert federation.restore(federation.canonical(state)) == state
+        again, _ = federation.apply(again, event, at, 7)
+    assert federation.encode(again) == federation.encode(state)
+    assert federation.decode(federation.encode(state)) == state
 
 
 @given(st.lists(st.tuples(st.sampled_from(["STANDBY", "ROUND", "FINISHED"]), rounds)))
 def test_a_participant_never_trains_a_round_twice(heard: list[tuple[str, int]]) -> None:
-    state, trained = part.Participant(), []
+    state, trained = part.ParticipantState(), []
     for phase, round_ in heard:
         state, effects = part.apply(state, part.Heard(phase, round_))
         for effect in effects:
@@ -73,7 +73,7 @@ def test_a_participant_never_trains_a_round_twice(heard: list[tuple[str, int]]) 
 
 
 def test_an_expected_update_is_made_again() -> None:
-    state, _ = part.apply(part.Participant(trained=3), part.Heard("ROUND", 3, expected=False))
+    state, _ = part.apply(part.ParticipantState(trained=3), part.Heard("ROUND", 3, expected=False))
     assert state.phase == part.WAITING
     state, effects = part.apply(state, part.Heard("ROUND", 3, expected=True))
     assert (state.phase, effects) == (part.TRAINING, (part.Train(3),))
@@ -97,7 +97,7 @@ def test_liveness_agrees_with_a_plain_reckoning(heard: list[tuple[str, int]]) ->
 
 def _struck(max_strikes: int, visitors: int) -> federation.State:
     """Many come with a new key each, deliver one bad update and leave."""
-    state = federation.begin(Rules(rounds=1, max_strikes=max_strikes))
+    state = federation.create(Rules(rounds=1, max_strikes=max_strikes))
     for number in range(visitors):
         id = f"v{number:03}"
         for event in (m.Rendezvous(id), m.Quarantined(id, 0, "bad"), m.Dropped((id,))):

@@ -21,8 +21,8 @@ def test_a_round_needs_the_ceiling_of_the_fraction(ids: set[str], fraction: floa
     assert rules.goal(len(ids)) == ceil(len(ids) * exact)
 
 
-@given(people, st.integers(0, 50), st.binary(min_size=32, max_size=32), st.integers(0, 99))
-def test_nobody_is_taken_twice(ids: set[str], count: int, seed: bytes, round_: int) -> None:
+@given(people, st.integers(0, 50), st.integers(0, 2**64 - 1), st.integers(0, 99))
+def test_nobody_is_taken_twice(ids: set[str], count: int, seed: int, round_: int) -> None:
     for controller in ("random", "ordered"):
         taken = take(controller, ids, count, round_, seed)
         assert len(taken) == len(set(taken)) == min(count, len(ids))
@@ -30,15 +30,15 @@ def test_nobody_is_taken_twice(ids: set[str], count: int, seed: bytes, round_: i
     assert set(take("all", ids, count, round_, seed)) == ids
 
 
-@given(people, st.binary(min_size=32, max_size=32))
-def test_a_departure_does_not_change_the_order_of_the_others(ids: set[str], seed: bytes) -> None:
+@given(people, st.integers(0, 2**64 - 1))
+def test_a_departure_does_not_change_the_order_of_the_others(ids: set[str], seed: int) -> None:
     order = in_order("random", ids, 3, seed)
     gone = order[0]
     assert in_order("random", ids - {gone}, 3, seed) == order[1:]
 
 
 def test_every_participant_gets_its_turn() -> None:
-    ids, seed = [f"p{i}" for i in range(10)], bytes(32)
+    ids, seed = [f"p{i}" for i in range(10)], 7
     counts = dict.fromkeys(ids, 0)
     for round_ in range(2000):
         for id in take("random", ids, 3, round_, seed):

@@ -13,7 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from folkmoot.authority.server.keeper import Keeper
-from folkmoot.core.coordinator import Coordinator, RunState, apply
+from folkmoot.core.coordinator import Coordinator, Phase, apply
 from folkmoot.core.coordinator import messages as m
 
 AT_ONCE = 2
@@ -64,33 +64,33 @@ class Claims:
         self._free = asyncio.Semaphore(AT_ONCE)
         self._epoch = -1
         self._tries: dict[bytes, int] = {}
-        self._under_way: dict[bytes, tuple[Claim, asyncio.Task[m.Reason | None]]] = {}
+        self._under_way: dict[bytes, tuple[Claim, asyncio.Task[m.Refused | None]]] = {}
 
-    async def submit(self, keeper: Keeper, claim: Claim) -> m.Reason | None:
+    async def submit(self, keeper: Keeper, claim: Claim) -> m.Refused | None:
         """As `Keeper.submit`, once the claim was found true."""
         state = keeper.state
-        before = apply(state, claim, keeper.now(), 0).effects
-        if any(isinstance(effect, m.Refused) for effect in before) or self._policy is Policy.never:
+        refused = apply(state, claim, keeper.now(), 0).refused
+        if refused or self._policy is Policy.never:
             return await keeper.submit(claim)  # nothing that needs reading, or nobody to read
         if state.epoch_number != self._epoch:
             self._epoch, self._tries = state.epoch_number, {}
         known, task = self._under_way.get(claim.sender, (None, None))
         if task is None:
             if self._tries.get(claim.sender, 0) >= TRIES:
-                return m.Reason.WrongModel
+                return m.refusal(m.Reason.WrongModel)
             self._tries[claim.sender] = self._tries.get(claim.sender, 0) + 1
             task = asyncio.create_task(self._judge(keeper, claim))
             self._under_way[claim.sender] = (claim, task)
             task.add_done_callback(lambda _: self._under_way.pop(claim.sender))
         elif known != claim:
-            return m.Reason.Duplicate
+            return m.refusal(m.Reason.Duplicate)
         # The request may be given up; the check goes on for the next one.
         return await asyncio.shield(task)
 
-    async def _judge(self, keeper: Keeper, claim: Claim) -> m.Reason | None:
+    async def _judge(self, keeper: Keeper, claim: Claim) -> m.Refused | None:
         def over() -> bool:
             now = keeper.state
-            return now.run_state is not RunState.Cooldown or now.epoch_number != claim.epoch
+            return now.phase is not Phase.Cooldown or now.epoch_number != claim.epoch
 
         try:
             async with self._free:
@@ -103,7 +103,7 @@ class Claims:
                 return await keeper.submit(claim)
         if false is not None:
             self._tell(ClaimRefused(claim.sender, claim.location, false))
-            return m.Reason.WrongModel
+            return m.refusal(m.Reason.WrongModel)
         self._tell(ClaimVerified(claim.sender, claim.location))
         return await keeper.submit(claim)
 

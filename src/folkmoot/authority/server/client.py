@@ -18,7 +18,7 @@ import msgspec
 from folkmoot.authority import Unreachable
 from folkmoot.authority.server import wire
 from folkmoot.core.coordinator import Coordinator, decode
-from folkmoot.core.coordinator.messages import AnyMessage, Reason
+from folkmoot.core.coordinator.messages import AnyEvent, Reason, Refused, refusal
 from folkmoot.core.coordinator.view import apply_change
 from folkmoot.core.delta import DeltaError
 from folkmoot.host.signing import Identity
@@ -120,7 +120,7 @@ class ServerAuthority:
             response_deserializer=reply.FromString,
         )
 
-    async def submit(self, message: AnyMessage) -> Reason | None:
+    async def submit(self, message: AnyEvent) -> Refused | None:
         payload = msgspec.msgpack.encode(message)
         for attempt in (1, 2):
             try:
@@ -129,7 +129,7 @@ class ServerAuthority:
             except grpc.aio.AioRpcError as error:
                 self._raise_unless_stale(error, attempt)
                 continue
-            return Reason[receipt.refused] if receipt.refused else None
+            return refusal(Reason[receipt.refused]) if receipt.refused else None
         raise AssertionError("the second attempt returns or raises")
 
     async def read(self, name: str, start: int, length: int) -> tuple[int, bytes]:

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from folkmoot.core.coordinator import (
     Coordinator,
+    Phase,
     Run,
-    RunState,
     apply,
     create,
     decode,
@@ -43,7 +43,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
     now: int
     seed: int
-    message: m.AnyMessage
+    message: m.AnyEvent
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"):
@@ -75,7 +75,7 @@ class Keeper:
             self._journal.close()
             raise
         self._begun = time.monotonic() - start / 1000
-        self._inbox: list[tuple[m.AnyMessage, asyncio.Future[m.Reason | None]]] = []
+        self._inbox: list[tuple[m.AnyEvent, asyncio.Future[m.Refused | None]]] = []
         self._wake = asyncio.Event()
         self._shown = asyncio.Condition()
         self.view = view(self.state)
@@ -109,9 +109,9 @@ class Keeper:
         """The run's time in milliseconds."""
         return round((time.monotonic() - self._begun) * 1000)
 
-    async def submit(self, message: m.AnyMessage) -> m.Reason | None:
+    async def submit(self, message: m.AnyEvent) -> m.Refused | None:
         """Why the message was refused, or None once it is on the disk."""
-        answer: asyncio.Future[m.Reason | None] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[m.Refused | None] = asyncio.get_running_loop().create_future()
         self._inbox.append((message, answer))
         self._wake.set()
         return await answer
@@ -215,19 +215,19 @@ class _Step:
         self.entries: list[Entry] = []
         self.effects: list[m.Effect] = []
 
-    def take(self, message: m.AnyMessage) -> m.Reason | None:
+    def take(self, message: m.AnyEvent) -> m.Refused | None:
         """Apply one message; why it was refused, if it was."""
         seed = secrets.randbits(64)
-        new, given = apply(self.state, message, self.now, seed)
+        new, given = outcome = apply(self.state, message, self.now, seed)
         if new is not self.state:
             self.entries.append(Entry(self.now, seed, message))
         self.state = new
         self.effects += given
-        return next((e.reason for e in given if isinstance(e, m.Refused)), None)
+        return outcome.refused
 
     def take_due_ticks(self) -> None:
         """Pass phases that are over as they begin, so that they are recorded and shown as one."""
-        for _ in RunState:
+        for _ in Phase:
             due = next_tick(self.state, self.now)
             if due is None or due > self.now:
                 return

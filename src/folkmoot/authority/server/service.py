@@ -117,7 +117,7 @@ class Service:
             refused = await self.claims.submit(self.keeper, message)
         else:
             refused = await self.keeper.submit(message)
-        return wire.Receipt(refused=refused.name if refused else "")
+        return wire.Receipt(refused=refused.code if refused else "")
 
     async def read(self, request: Any, context: Any) -> Any:
         """A range of a file in the data folder; names only, no paths."""

@@ -47,7 +47,7 @@ from folkmoot.core.coordinator.client_events import (
 from folkmoot.core.coordinator.committee import is_checkpointer
 from folkmoot.core.coordinator.ledger import Ledger, Result, Verdict, attest
 from folkmoot.core.coordinator.receive import IN_EPOCH, IN_ROUND
-from folkmoot.core.coordinator.state import STORED_ROUNDS, Coordinator, RunState, Source
+from folkmoot.core.coordinator.state import STORED_ROUNDS, Coordinator, Phase, Source
 
 # A sign of life this many times in the time after which silence counts as gone.
 SIGNS_PER_TIMEOUT = 4
@@ -150,17 +150,17 @@ class Client:
             case Uploaded(epoch, location) if epoch == self.epoch:
                 done = m.OpportunisticCooldown(self.id, epoch, location, self.model_hash)
                 yield Submit(done)
-            case WasRefused(_, m.Reason.NotAMember):
+            case WasRefused(_, m.Refused(code)) if code == m.Reason.NotAMember.name:
                 self._waiting = False
 
     def _saw(self, state: Coordinator) -> Iterator[Action]:
         before, self.state = self.state, state
         left_cooldown = (
             before is not None
-            and before.run_state is RunState.Cooldown
-            and state.run_state is not RunState.Cooldown
+            and before.phase is Phase.Cooldown
+            and state.phase is not Phase.Cooldown
         )
-        new_epoch = state.run_state in IN_EPOCH and state.epoch_number != self.epoch
+        new_epoch = state.phase in IN_EPOCH and state.epoch_number != self.epoch
         if (new_epoch or left_cooldown or not self._member(state)) and self.epoch >= 0:
             yield Stop(self.epoch)
             self._begin(-1)
@@ -168,7 +168,7 @@ class Client:
             self._begin(state.epoch_number)
         # Members of an epoch wait for the next one by themselves; others must join.
         if before is not None and (self._member(before) or self._member(state)):
-            self._waiting = state.run_state not in IN_EPOCH
+            self._waiting = state.phase not in IN_EPOCH
 
     def _offered(self, result: Result) -> Iterator[Action]:
         ledger = self._ledger(result)
@@ -226,7 +226,7 @@ class Client:
 
     def _wait(self, state: Coordinator) -> Iterator[Action]:
         """Outside of an epoch: be known to the run."""
-        over = state.run_state is RunState.Finished
+        over = state.phase is Phase.Finished
         if not over and not self._waiting and not self._member(state):
             self._waiting = True
             yield Submit(m.Join(self.id, self.run_id, self.model_hash, self.address))
@@ -234,7 +234,7 @@ class Client:
     def _sign(self, state: Coordinator, now: int) -> Iterator[Action]:
         judged = state.epoch.judged
         accused: tuple[bytes, ...] = ()
-        if judged and self.epoch >= 0 and state.run_state in IN_ROUND:
+        if judged and self.epoch >= 0 and state.phase in IN_ROUND:
             clients = [state.epoch.clients[place] for place in judged.unhealthy]
             accused = tuple(c.id for c in clients if not c.left and c.id != self.id)
         if accused and self._once("accuse", judged.height if judged else 0):
@@ -246,12 +246,12 @@ class Client:
             yield Submit(m.HealthCheck(self.id, (), self.speed))
 
     def _epoch(self, state: Coordinator, now: int) -> Iterator[Action]:
-        match state.run_state:
-            case RunState.Warmup:
+        match state.phase:
+            case Phase.Warmup:
                 yield from self._warmup(state)
-            case RunState.RoundTrain | RunState.RoundWitness:
+            case Phase.RoundTrain | Phase.RoundWitness:
                 yield from self._round(state, now)
-            case RunState.Cooldown:
+            case Phase.Cooldown:
                 yield from self._cooldown(state)
 
     def _warmup(self, state: Coordinator) -> Iterator[Action]:
@@ -345,7 +345,7 @@ class Client:
     def _train(self, state: Coordinator) -> Iterator[Action]:
         current = state.round
         share = self.ledgers[current.height].shares.get(self.id)
-        in_time = state.run_state is RunState.RoundTrain or state.run.config.delay > 0
+        in_time = state.phase is Phase.RoundTrain or state.run.config.delay > 0
         if share and in_time and self.training is None and self._once("train", current.height):
             self.training = current.height
             yield Train(self.epoch, current.height, current.step, share)
@@ -361,7 +361,7 @@ class Client:
         own = self.ledgers[current.height]
         trained = self.id not in own.shares or self.id in own.first
         ready = trained and (ledger is None or ledger.complete)
-        if not ready and state.run_state is RunState.RoundTrain:
+        if not ready and state.phase is Phase.RoundTrain:
             return
         proof = state.committee(current).get_witness(index)
         if not proof.witness or not self._once("witness", current.height):
@@ -396,7 +396,7 @@ class Client:
             yield Upload(self.epoch, state.progress.step, self.model_hash)
 
     def _member(self, state: Coordinator) -> bool:
-        if state.run_state not in IN_EPOCH:
+        if state.phase not in IN_EPOCH:
             return False
         place = state.find(self.id)
         return place is not None and not state.epoch.clients[place].left

@@ -76,8 +76,8 @@ class Uploaded(Event, frozen=True):
 class WasRefused(Event, frozen=True):
     """The authority refused what we sent."""
 
-    message: m.AnyMessage
-    reason: m.Reason
+    message: m.AnyEvent
+    refused: m.Refused
 
 
 class Alarm(Event, frozen=True):
@@ -91,7 +91,7 @@ class Action(msgspec.Struct, frozen=True):
 class Submit(Action, frozen=True):
     """Send a message to the authority."""
 
-    message: m.AnyMessage
+    message: m.AnyEvent
 
 
 class Load(Action, frozen=True):

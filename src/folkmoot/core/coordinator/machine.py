@@ -1,8 +1,8 @@
-"""The coordinator of a run: `apply(state, message, now, seed)` gives the new state and the effects.
+"""The coordinator of a run: `apply(state, event, now, seed)` gives the new state and the effects.
 
 The rules of this file:
 
-- A message is first received: refused with a reason, which changes nothing, or recorded.
+- An event is first received: refused with a reason, which changes nothing, or recorded.
 - Then the table below is asked, once, whether an edge out of the present phase is due. Nothing
   else changes the phase. Passing an edge closes the old phase and enters the new one.
 - A round closes when its witnesses were heard. What a quorum saw is learnt, what no quorum saw is
@@ -16,7 +16,7 @@ The rules of this file:
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -34,48 +34,48 @@ from folkmoot.core.coordinator.conditions import (
 from folkmoot.core.coordinator.config import Run
 from folkmoot.core.coordinator.phases import CLOSE, ENTER, tick
 from folkmoot.core.coordinator.receive import Effects
-from folkmoot.core.coordinator.state import Checkpoint, Coordinator, RunState, Source
+from folkmoot.core.coordinator.state import Checkpoint, Coordinator, Phase, Source
+from folkmoot.core.machine import Outcome, decoder
+from folkmoot.core.machine import encode as encode
 from folkmoot.core.table import Edge, first
 
-
-class Outcome(NamedTuple):
-    state: Coordinator
-    effects: Effects
+AnyEvent = m.AnyEvent
+decode = decoder(Coordinator)
 
 
 def create(run: Run, now: int) -> Coordinator:
     """A run before anyone joined."""
     source = Source.Stored if run.model.start else Source.Ephemeral
     checkpoint = Checkpoint(source, run.model.start)
-    return Coordinator(run, RunState.WaitingForMembers, now, checkpoint=checkpoint)
+    return Coordinator(run, Phase.WaitingForMembers, now, checkpoint=checkpoint)
 
 
-def apply(state: Coordinator, message: m.AnyMessage, now: int, seed: int) -> Outcome:
-    """Take one message at `now` (milliseconds); `seed` (64 bits) is used if a round begins."""
-    received = _RECEIVE[type(message)](state, message, now)
+def apply(state: Coordinator, event: m.AnyEvent, now: int, seed: int) -> Outcome[Coordinator]:
+    """Take one event at `now` (milliseconds); `seed` (64 bits) is used if a round begins."""
+    received = _RECEIVE[type(event)](state, event, now)
     if isinstance(received, m.Reason):
-        return Outcome(state, (m.Refused(received, getattr(message, "sender", b"")),))
+        return Outcome(state, (m.refusal(received),))
     after, effects = received
     moment = Moment(after, now)
-    edge = first(TABLE, after.run_state, moment)
+    edge = first(TABLE, after.phase, moment)
     if edge is None:
         return Outcome(after, effects)
     closed, closing = moment.closed
-    target = RunState(edge.target)
+    target = Phase(edge.target)
     entered, entering = ENTER[target](closed, now, seed)
-    changed = m.StateChanged(after.run_state, target)
-    new = replace(entered, run_state=target, state_start=now)
+    changed = m.StateChanged(after.phase, target, edge.when)
+    new = replace(entered, phase=target, phase_start=now)
     return Outcome(new, (*effects, *closing, changed, *entering))
 
 
 def next_tick(state: Coordinator, now: int) -> int | None:
     """When to tick if nothing arrives before; None when only the owner can move the run."""
-    limit = _LIMIT.get(state.run_state)
+    limit = _LIMIT.get(state.phase)
     if limit is None:
         return None
     if Moment(state, now).over:
         return now
-    end = state.state_start + ms(limit(state))
+    end = state.phase_start + ms(limit(state))
     # Besides the phase's own end: silent clients are looked for this often.
     sweep = now + ms(state.run.config.health_check_timeout)
     return min(end, sweep) if end > now else sweep
@@ -91,16 +91,16 @@ class Moment:
     @cached_property
     def over(self) -> bool:
         """Whether the present phase has served its purpose, or had its time."""
-        limit = _LIMIT.get(self.state.run_state)
+        limit = _LIMIT.get(self.state.phase)
         if limit is None:
             return False
-        timed_out = self.now >= self.state.state_start + ms(limit(self.state))
-        return _SERVED[self.state.run_state](self.state, timed_out)
+        timed_out = self.now >= self.state.phase_start + ms(limit(self.state))
+        return _SERVED[self.state.phase](self.state, timed_out)
 
     @cached_property
     def closed(self) -> tuple[Coordinator, Effects]:
         """The state as the present phase leaves it behind."""
-        close = CLOSE.get(self.state.run_state)
+        close = CLOSE.get(self.state.phase)
         return close(self.state, self.now) if close else (self.state, ())
 
     @property
@@ -196,27 +196,23 @@ TABLE: tuple[Edge[Moment], ...] = (
 )
 
 # How long each phase may last, in seconds, and whether it is over before that.
-_LIMIT: dict[RunState, Callable[[Coordinator], float]] = {
-    RunState.WaitingForMembers: lambda s: s.run.config.waiting_for_members_extra_time,
-    RunState.Warmup: lambda s: s.run.config.warmup_time,
-    RunState.RoundTrain: lambda s: s.run.config.max_round_train_time,
-    RunState.RoundWitness: lambda s: s.run.config.round_witness_time,
-    RunState.Cooldown: lambda s: s.run.config.cooldown_time,
+_LIMIT: dict[Phase, Callable[[Coordinator], float]] = {
+    Phase.WaitingForMembers: lambda s: s.run.config.waiting_for_members_extra_time,
+    Phase.Warmup: lambda s: s.run.config.warmup_time,
+    Phase.RoundTrain: lambda s: s.run.config.max_round_train_time,
+    Phase.RoundWitness: lambda s: s.run.config.round_witness_time,
+    Phase.Cooldown: lambda s: s.run.config.cooldown_time,
 }
-_SERVED: dict[RunState, Callable[[Coordinator, bool], bool]] = {
-    RunState.WaitingForMembers: lambda s, timed_out: (
+_SERVED: dict[Phase, Callable[[Coordinator, bool], bool]] = {
+    Phase.WaitingForMembers: lambda s, timed_out: (
         timed_out and len(s.pending) >= s.run.config.clients_to_begin
     ),
-    RunState.Warmup: lambda s, timed_out: timed_out or all_ready(s),
-    RunState.RoundTrain: lambda s, timed_out: (
-        timed_out or len(s.round.witnesses) >= s.quorum(s.round)
-    ),
-    RunState.RoundWitness: lambda s, timed_out: (
+    Phase.Warmup: lambda s, timed_out: timed_out or all_ready(s),
+    Phase.RoundTrain: lambda s, timed_out: timed_out or len(s.round.witnesses) >= s.quorum(s.round),
+    Phase.RoundWitness: lambda s, timed_out: (
         timed_out or len(s.round.witnesses) == s.elected(s.round)
     ),
-    RunState.Cooldown: lambda s, timed_out: (
-        timed_out or s.epoch.checkpointed or nothing_to_store(s)
-    ),
+    Phase.Cooldown: lambda s, timed_out: timed_out or s.epoch.checkpointed or nothing_to_store(s),
 }
 
 _RECEIVE: dict[type, Callable[[Coordinator, Any, int], receive.Received]] = {

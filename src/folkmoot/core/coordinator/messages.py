@@ -1,7 +1,7 @@
 """What goes into the machine, and what comes out.
 
-A message names its `sender`; the shell has checked the signature. The machine checks the rest: that
-the sender is a member, and what it claims to be in this round.
+A message of a client names its `sender`; the shell has checked the signature. The machine checks
+the rest: that the sender is a member, and what it claims to be in this round.
 """
 
 from enum import StrEnum
@@ -10,18 +10,15 @@ import msgspec
 
 from folkmoot.core.coordinator.committee import WitnessProof
 from folkmoot.core.coordinator.config import Run
-from folkmoot.core.coordinator.state import Left, RunState
+from folkmoot.core.coordinator.state import Left
+from folkmoot.core.machine import Effect as Effect
+from folkmoot.core.machine import Event as Event
+from folkmoot.core.machine import Refused as Refused
+from folkmoot.core.machine import StateChanged as StateChanged
+from folkmoot.core.machine import Tick as Tick
 
 
-class Message(msgspec.Struct, frozen=True, tag_field="type", tag=True):
-    """Anything that `apply` takes."""
-
-
-class Tick(Message, frozen=True, tag=True):
-    """Time has passed."""
-
-
-class Join(Message, frozen=True, tag=True):
+class Join(Event, frozen=True, tag=True):
     """A client wants to be part of the next epoch; it may already hold the model."""
 
     sender: bytes
@@ -30,7 +27,7 @@ class Join(Message, frozen=True, tag=True):
     address: bytes = b""
 
 
-class Ready(Message, frozen=True, tag=True):
+class Ready(Event, frozen=True, tag=True):
     """A client has loaded the model."""
 
     sender: bytes
@@ -46,7 +43,7 @@ class WitnessMetadata(msgspec.Struct, frozen=True, array_like=True):
     evaluations: tuple[tuple[str, float], ...] = ()
 
 
-class OpportunisticWitness(Message, frozen=True, tag=True):
+class OpportunisticWitness(Event, frozen=True, tag=True):
     """A witness of round `height` attests the results of round `height - delay` and its model."""
 
     sender: bytes
@@ -60,7 +57,7 @@ class OpportunisticWitness(Message, frozen=True, tag=True):
     metadata: WitnessMetadata = WitnessMetadata()
 
 
-class OpportunisticCooldown(Message, frozen=True, tag=True):
+class OpportunisticCooldown(Event, frozen=True, tag=True):
     """A checkpointer has stored the agreed model, whole, at `location`."""
 
     sender: bytes
@@ -69,7 +66,7 @@ class OpportunisticCooldown(Message, frozen=True, tag=True):
     model_hash: bytes
 
 
-class HealthCheck(Message, frozen=True, tag=True):
+class HealthCheck(Event, frozen=True, tag=True):
     """A sign of life, the sender's measured speed, and the clients it considers unhealthy."""
 
     sender: bytes
@@ -77,21 +74,21 @@ class HealthCheck(Message, frozen=True, tag=True):
     tokens_per_second: int = 0
 
 
-class Withdraw(Message, frozen=True, tag=True):
+class Withdraw(Event, frozen=True, tag=True):
     """A client leaves of its own will, or its connection is gone."""
 
     sender: bytes
 
 
-class Pause(Message, frozen=True, tag=True):
+class Pause(Event, frozen=True, tag=True):
     """The owner halts the run, after the epoch has drained."""
 
 
-class Resume(Message, frozen=True, tag=True):
+class Resume(Event, frozen=True, tag=True):
     """The owner lets a paused run go on."""
 
 
-class Update(Message, frozen=True, tag=True):
+class Update(Event, frozen=True, tag=True):
     """The owner changes the configuration of a halted run."""
 
     run: Run
@@ -99,7 +96,7 @@ class Update(Message, frozen=True, tag=True):
 
 ClientMessage = Join | Ready | OpportunisticWitness | OpportunisticCooldown | HealthCheck | Withdraw
 OwnerMessage = Pause | Resume | Update
-AnyMessage = Tick | ClientMessage | OwnerMessage
+AnyEvent = Tick | ClientMessage | OwnerMessage
 
 
 class Reason(StrEnum):
@@ -133,20 +130,8 @@ class Reason(StrEnum):
     UnknownClient = "it accuses a client that is not in this epoch"
 
 
-class Effect(msgspec.Struct, frozen=True, tag_field="type", tag=True):
-    """Anything that `apply` gives."""
-
-
-class Refused(Effect, frozen=True, tag=True):
-    """The message changed nothing."""
-
-    reason: Reason
-    sender: bytes = b""
-
-
-class StateChanged(Effect, frozen=True, tag=True):
-    before: RunState
-    after: RunState
+def refusal(reason: Reason) -> Refused:
+    return Refused(reason.name, reason.value)
 
 
 class ClientJoined(Effect, frozen=True, tag=True):

@@ -25,9 +25,9 @@ from folkmoot.core.coordinator.state import (
     Judged,
     Left,
     Pending,
+    Phase,
     Progress,
     Round,
-    RunState,
     Source,
     bit,
     vitals_of,
@@ -47,7 +47,7 @@ def tick(state: Coordinator, message: m.Tick, now: int) -> tuple[Coordinator, Ef
     effects: Effects = tuple(m.ClientRemoved(identity, Left.Silent) for identity in gone)
     if gone:
         state = replace(state, pending=pending)
-    if state.run_state in (RunState.Warmup, RunState.Cooldown):
+    if state.phase in (Phase.Warmup, Phase.Cooldown):
         state, removed = remove(state, _silent(state, now))
         effects += removed
     return state, effects
@@ -141,9 +141,9 @@ def _release(state: Coordinator, trained: bool) -> tuple[Coordinator, Effects]:
     return new, (ended,)
 
 
-CLOSE: dict[RunState, Callable[[Coordinator, int], tuple[Coordinator, Effects]]] = {
-    RunState.RoundWitness: _close_round,
-    RunState.Cooldown: _close_cooldown,
+CLOSE: dict[Phase, Callable[[Coordinator, int], tuple[Coordinator, Effects]]] = {
+    Phase.RoundWitness: _close_round,
+    Phase.Cooldown: _close_cooldown,
 }
 
 
@@ -263,12 +263,12 @@ def _enter_finished(state: Coordinator, now: int, seed: int) -> tuple[Coordinato
     return _release(state, trained=True)
 
 
-ENTER: dict[RunState, Callable[[Coordinator, int, int], tuple[Coordinator, Effects]]] = {
-    RunState.WaitingForMembers: _enter_waiting,
-    RunState.Warmup: _enter_warmup,
-    RunState.RoundTrain: _enter_train,
-    RunState.RoundWitness: _enter_witness,
-    RunState.Cooldown: _enter_cooldown,
-    RunState.Finished: _enter_finished,
-    RunState.Paused: _enter_waiting,
+ENTER: dict[Phase, Callable[[Coordinator, int, int], tuple[Coordinator, Effects]]] = {
+    Phase.WaitingForMembers: _enter_waiting,
+    Phase.Warmup: _enter_warmup,
+    Phase.RoundTrain: _enter_train,
+    Phase.RoundWitness: _enter_witness,
+    Phase.Cooldown: _enter_cooldown,
+    Phase.Finished: _enter_finished,
+    Phase.Paused: _enter_waiting,
 }

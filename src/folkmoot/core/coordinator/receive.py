@@ -20,7 +20,7 @@ from folkmoot.core.coordinator.state import (
     Coordinator,
     Left,
     Pending,
-    RunState,
+    Phase,
     Source,
     Witness,
     bit,
@@ -31,9 +31,9 @@ from folkmoot.core.identity import ID_BYTES
 Effects = tuple[m.Effect, ...]
 Received = Reason | tuple[Coordinator, Effects]
 
-IN_EPOCH = (RunState.Warmup, RunState.RoundTrain, RunState.RoundWitness, RunState.Cooldown)
-IN_ROUND = (RunState.RoundTrain, RunState.RoundWitness)
-HALTED = (RunState.Paused, RunState.Finished)
+IN_EPOCH = (Phase.Warmup, Phase.RoundTrain, Phase.RoundWitness, Phase.Cooldown)
+IN_ROUND = (Phase.RoundTrain, Phase.RoundWitness)
+HALTED = (Phase.Paused, Phase.Finished)
 HASH_BYTES = 32
 ADDRESS_MAX = 256
 SPEED_MAX = 2**31
@@ -42,7 +42,7 @@ SEEN_MAX = 2**32 - 1
 
 def member(state: Coordinator, identity: bytes) -> int | None:
     """The place of a client that is in this epoch and has not left."""
-    if state.run_state not in IN_EPOCH:
+    if state.phase not in IN_EPOCH:
         return None
     place = state.find(identity)
     return None if place is None or state.epoch.clients[place].left else place
@@ -53,7 +53,7 @@ def join(state: Coordinator, message: m.Join, now: int) -> Received:
         return Reason.WrongId
     if message.run_id != state.run.run_id:
         return Reason.WrongRun
-    if state.run_state is RunState.Finished:
+    if state.phase is Phase.Finished:
         return Reason.Finished
     if len(message.model_hash) not in (0, HASH_BYTES):
         return Reason.WrongHash
@@ -71,7 +71,7 @@ def join(state: Coordinator, message: m.Join, now: int) -> Received:
 
 
 def ready(state: Coordinator, message: m.Ready, now: int) -> Received:
-    if state.run_state is not RunState.Warmup:
+    if state.phase is not Phase.Warmup:
         return Reason.WrongState
     if message.epoch != state.epoch_number:
         return Reason.WrongEpoch
@@ -85,7 +85,7 @@ def ready(state: Coordinator, message: m.Ready, now: int) -> Received:
 
 
 def witness(state: Coordinator, message: m.OpportunisticWitness, now: int) -> Received:
-    if state.run_state not in IN_ROUND:
+    if state.phase not in IN_ROUND:
         return Reason.WrongState
     if message.epoch != state.epoch_number:
         return Reason.WrongEpoch
@@ -141,7 +141,7 @@ def _wrong_content(state: Coordinator, message: m.OpportunisticWitness) -> Reaso
 def opportunistic_cooldown(
     state: Coordinator, message: m.OpportunisticCooldown, now: int
 ) -> Received:
-    if state.run_state is not RunState.Cooldown or state.epoch.cooldown is None:
+    if state.phase is not Phase.Cooldown or state.epoch.cooldown is None:
         return Reason.WrongState
     if message.epoch != state.epoch_number:
         return Reason.WrongEpoch
@@ -200,7 +200,7 @@ def _accused(
     state: Coordinator, identities: Iterable[bytes]
 ) -> Reason | tuple[tuple[int, Left], ...]:
     """The marks that an accusation leaves, or why it does not count."""
-    if state.run_state not in IN_ROUND:
+    if state.phase not in IN_ROUND:
         return Reason.WrongState
     judged = set(state.epoch.judged.unhealthy) if state.epoch.judged else set()
     marked = {place for place, _ in state.epoch.leaving}
@@ -224,7 +224,7 @@ def withdraw(state: Coordinator, message: m.Withdraw, now: int) -> Received:
             return Reason.NotAMember
         gone = replace(state, pending=state.pending.drop(message.sender))
         return gone, (m.ClientRemoved(message.sender, Left.Withdrew),)
-    if state.run_state not in IN_ROUND:
+    if state.phase not in IN_ROUND:
         return remove(state, [(place, Left.Withdrew)])
     # The round goes on with the roster it began with; the place is vacated when it ends.
     if (place, Left.Withdrew) in state.epoch.leaving:
@@ -251,7 +251,7 @@ def remove(state: Coordinator, leaving: Iterable[tuple[int, Left]]) -> tuple[Coo
 
 
 def pause(state: Coordinator, message: m.Pause, now: int) -> Received:
-    if state.run_state is RunState.Finished:
+    if state.phase is Phase.Finished:
         return Reason.Finished
     if state.pause_wanted:
         return Reason.AlreadyPausing
@@ -265,7 +265,7 @@ def resume(state: Coordinator, message: m.Resume, now: int) -> Received:
 
 
 def update(state: Coordinator, message: m.Update, now: int) -> Received:
-    if state.run_state not in HALTED:
+    if state.phase not in HALTED:
         return Reason.NotHalted
     if message.run.run_id != state.run.run_id:
         return Reason.WrongRun

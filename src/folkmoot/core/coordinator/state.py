@@ -22,7 +22,6 @@ from folkmoot.core.coordinator.committee import CommitteeSelection, WitnessProof
 from folkmoot.core.coordinator.config import MAX_DELAY, Run
 from folkmoot.core.quorum import MAX_WITNESSES, witness_quorum
 from folkmoot.core.registry import Registry
-from folkmoot.core.unreadable import UNREADABLE
 
 STATE_VERSION = 1
 # A round's results are judged `delay` rounds later and applied at the next: keep one more.
@@ -33,7 +32,7 @@ VITAL_TYPE = np.dtype([("seen", "<u4"), ("speed", "<u4")])
 VITALS_IN_PIECE = 512
 
 
-class RunState(StrEnum):
+class Phase(StrEnum):
     WaitingForMembers = "WaitingForMembers"
     Warmup = "Warmup"
     RoundTrain = "RoundTrain"
@@ -147,8 +146,8 @@ class Coordinator(msgspec.Struct, frozen=True):
     """A run, whole."""
 
     run: Run
-    run_state: RunState
-    state_start: int
+    phase: Phase
+    phase_start: int
     version: int = STATE_VERSION
     epoch_number: int = 0
     progress: Progress = Progress()
@@ -223,23 +222,6 @@ class Coordinator(msgspec.Struct, frozen=True):
 
 def _id(client: Client) -> bytes:
     return client.id
-
-
-_encoder = msgspec.msgpack.Encoder(order="deterministic")
-_decoder = msgspec.msgpack.Decoder(Coordinator)
-
-
-def encode(state: Coordinator) -> bytes:
-    """The canonical bytes of a state: equal states, equal bytes."""
-    return _encoder.encode(state)
-
-
-def decode(data: bytes) -> Coordinator:
-    """A state from its bytes; raises `msgspec.ValidationError` when they are not one."""
-    try:
-        return _decoder.decode(data)
-    except UNREADABLE as error:
-        raise msgspec.ValidationError(str(error)) from error
 
 
 def vitals_of(speeds: Sequence[int]) -> tuple[bytes, ...]:

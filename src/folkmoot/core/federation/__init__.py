@@ -1,22 +1,36 @@
 """Rounds with participants: the federation's two machines, pure."""
 
-from folkmoot.core.federation.machine import Advert, Task, admits, advert, apply, begin, task
+from folkmoot.core.federation.machine import (
+    TABLE,
+    Advert,
+    AnyEvent,
+    Task,
+    admits,
+    advert,
+    apply,
+    create,
+    decode,
+    encode,
+    next_tick,
+    task,
+)
 from folkmoot.core.federation.rules import Rules
-from folkmoot.core.federation.state import FINISHED, ROUND, STANDBY, State, canonical, restore
+from folkmoot.core.federation.state import Phase, State
 
 __all__ = [
-    "FINISHED",
-    "ROUND",
-    "STANDBY",
+    "TABLE",
     "Advert",
+    "AnyEvent",
+    "Phase",
     "Rules",
     "State",
     "Task",
     "admits",
     "advert",
     "apply",
-    "begin",
-    "canonical",
-    "restore",
+    "create",
+    "decode",
+    "encode",
+    "next_tick",
     "task",
 ]

@@ -13,8 +13,7 @@ The rules, in words:
   back to STANDBY and takes up the same round when enough have come back.
 - FINISHED is the end: nothing changes any more.
 
-`apply` is a function: (state, event, now in milliseconds, the run's seed) to (state, effects). A
-refused event gives the very same state. Only `TABLE` changes the phase.
+A round takes its seed from the event that begins it. Only `TABLE` changes the phase.
 """
 
 from collections.abc import Callable
@@ -25,7 +24,9 @@ import msgspec
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.rules import Rules
 from folkmoot.core.federation.selection import take
-from folkmoot.core.federation.state import FINISHED, ROUND, STANDBY, Delivery, State
+from folkmoot.core.federation.state import Delivery, Phase, State
+from folkmoot.core.machine import Outcome, decoder
+from folkmoot.core.machine import encode as encode
 from folkmoot.core.table import Edge, first
 
 MAX_SAMPLES = 2**31 - 1
@@ -55,17 +56,21 @@ class Advert(NamedTuple):
     expected: bool
 
 
-def begin(rules: Rules, *, initial: bool = False, global_digest: str = "") -> State:
+AnyEvent = m.AnyEvent
+decode = decoder(State)
+
+
+def create(rules: Rules, *, initial: bool = False, global_digest: str = "") -> State:
     """A federation before its first participant."""
     return State(rules=rules, initial=initial, global_digest=global_digest)
 
 
-def apply(state: State, event: m.Event, now: int, seed: bytes) -> Step:
-    """The state after `event`, and what follows from it, in order."""
-    changed, effects = _HANDLERS[type(event)](state, event, now)
+def apply(state: State, event: m.AnyEvent, now: int, seed: int) -> Outcome[State]:
+    """Take one event at `now` (milliseconds); `seed` (64 bits) is used if a round begins."""
+    changed, effects = _RECEIVE[type(event)](state, event, now)
     if changed is state:
-        return state, effects
-    return _settle(changed, effects, now, seed)
+        return Outcome(state, effects)
+    return Outcome(*_settle(changed, effects, now, seed))
 
 
 # What participants may ask; nothing changes.
@@ -75,23 +80,25 @@ def advert(state: State, id: str) -> Advert | m.Refused:
     """The answer to a heartbeat: ROUND only to the selected."""
     if id not in state.members:
         return _unknown(id)
-    if state.phase == FINISHED:
-        return Advert(FINISHED, state.round, False)
-    if state.phase == STANDBY or id not in state.selected:
-        return Advert(STANDBY, state.round, False)
-    return Advert(ROUND, state.round, not state.closing and not state.delivered(id))
+    if state.phase == Phase.FINISHED:
+        return Advert(Phase.FINISHED, state.round, False)
+    if state.phase == Phase.STANDBY or id not in state.selected:
+        return Advert(Phase.STANDBY, state.round, False)
+    return Advert(Phase.ROUND, state.round, not state.closing and not state.delivered(id))
 
 
 def task(state: State, id: str) -> Task | m.Refused:
     """The answer to StartTrainingRound."""
     if id not in state.members:
         return _unknown(id)
-    if state.phase != ROUND:
-        return m.Refused("outside-round", f"no round is in progress: the state is {state.phase}")
+    if state.phase != Phase.ROUND:
+        return m.Refused(
+            m.Reason.OutsideRound, f"no round is in progress: the state is {state.phase}"
+        )
     if id not in state.selected:
         return _not_selected(state, id)
     if state.closing and not state.staleness(state.round):
-        return m.Refused("closed", f"round {state.round} closed with enough updates")
+        return m.Refused(m.Reason.Closed, f"round {state.round} closed with enough updates")
     return Task(
         state.round, state.epochs, state.epoch_base, state.initial_round, state.global_digest
     )
@@ -106,23 +113,29 @@ def admits(state: State, id: str, round_: int, digest: str, samples: int) -> Any
     if known := state.deliveries.get(key) or state.history.get(key):
         if (known.digest, known.samples) == (digest, samples):
             return m.Counted(key, again=True)
-        return m.Refused("different-update", f"{key} was delivered before, with other contents")
+        return m.Refused(
+            m.Reason.DifferentUpdate, f"{key} was delivered before, with other contents"
+        )
     if id not in state.members:
         return _unknown(id)
     return _timely(state, round_) or _deliverer(state, id, round_) or _samples(state, samples)
 
 
 def _timely(state: State, round_: int) -> m.Refused | None:
-    if state.phase != ROUND:
-        return m.Refused("outside-round", f"no round is in progress: the state is {state.phase}")
+    if state.phase != Phase.ROUND:
+        return m.Refused(
+            m.Reason.OutsideRound, f"no round is in progress: the state is {state.phase}"
+        )
     if round_ > state.round:
-        return m.Refused("future-round", f"round {round_} has not begun; it is round {state.round}")
+        return m.Refused(
+            m.Reason.FutureRound, f"round {round_} has not begun; it is round {state.round}"
+        )
     staleness = state.staleness(round_)
     if round_ < state.round - staleness:
-        return m.Refused("stale-round", f"round {round_} is over; it is round {state.round}")
+        return m.Refused(m.Reason.StaleRound, f"round {round_} is over; it is round {state.round}")
     if state.closing and round_ <= state.round - staleness:
         # Only an update that is fresh enough for the next model may still come.
-        return m.Refused("closed", f"round {round_} closed with enough updates")
+        return m.Refused(m.Reason.Closed, f"round {round_} closed with enough updates")
     return None
 
 
@@ -136,15 +149,15 @@ def _samples(state: State, samples: int) -> m.Refused | None:
     least = 0 if state.initial_round else 1
     if least <= samples <= MAX_SAMPLES:
         return None
-    return m.Refused("bad-samples", f"{samples} samples; expected {least} to {MAX_SAMPLES}")
+    return m.Refused(m.Reason.BadSamples, f"{samples} samples; expected {least} to {MAX_SAMPLES}")
 
 
 def _unknown(id: str) -> m.Refused:
-    return m.Refused("unknown-participant", f"{id} is not connected: rendezvous first")
+    return m.Refused(m.Reason.UnknownParticipant, f"{id} is not connected: rendezvous first")
 
 
 def _not_selected(state: State, id: str) -> m.Refused:
-    return m.Refused("not-selected", f"{id} is not selected for round {state.round}")
+    return m.Refused(m.Reason.NotSelected, f"{id} is not selected for round {state.round}")
 
 
 # Events.
@@ -152,10 +165,10 @@ def _not_selected(state: State, id: str) -> m.Refused:
 
 def _rendezvous(state: State, event: m.Rendezvous, now: int) -> Step:
     if event.id in state.expelled:
-        return state, (m.Refused("expelled", f"{event.id} delivered too many bad updates"),)
+        return state, (m.Refused(m.Reason.Expelled, f"{event.id} delivered too many bad updates"),)
     if event.id in state.members:
         return state, (m.Reply("ACCEPT"),)
-    if state.phase == FINISHED or len(state.members) >= state.rules.capacity:
+    if state.phase == Phase.FINISHED or len(state.members) >= state.rules.capacity:
         return state, (m.Reply("LATER"),)
     members = tuple(sorted((*state.members, event.id)))
     return replace(state, members=members), (m.Reply("ACCEPT"), m.Joined(event.id))
@@ -163,7 +176,7 @@ def _rendezvous(state: State, event: m.Rendezvous, now: int) -> Step:
 
 def _dropped(state: State, event: m.Dropped, now: int) -> Step:
     gone = [id for id in event.ids if id in state.members]
-    if state.phase == FINISHED or not gone:
+    if state.phase == Phase.FINISHED or not gone:
         return state, ()
     return _without(state, gone), tuple(m.Left(id, "silent") for id in gone)
 
@@ -210,7 +223,7 @@ def _remembered(state: State, strikes: dict[str, int]) -> dict[str, int]:
 
 def _excused(state: State, event: m.Excused, now: int) -> Step:
     late = [id for id in state.outstanding() if id in event.ids]
-    if state.phase != ROUND or event.round != state.round or not late:
+    if state.phase != Phase.ROUND or event.round != state.round or not late:
         return state, ()
     selected = tuple(id for id in state.selected if id not in late)
     return replace(state, selected=selected, excused=tuple(sorted({*state.excused, *late}))), ()
@@ -224,7 +237,7 @@ def _lost(state: State, event: m.Lost, now: int) -> Step:
 
 
 def _tick(state: State, event: m.Tick, now: int) -> Step:
-    at = next_deadline(state)
+    at = next_tick(state, now)
     if at is None or now < at:
         return state, ()
     return replace(state, overdue=True), ()
@@ -236,7 +249,7 @@ def _written(state: State, event: m.Written, now: int) -> Step:
     return replace(state, written=event.digest), ()
 
 
-_HANDLERS: dict[type, Callable[[State, Any, int], Step]] = {
+_RECEIVE: dict[type, Callable[[State, Any, int], Step]] = {
     m.Rendezvous: _rendezvous,
     m.Dropped: _dropped,
     m.Delivered: _delivered,
@@ -248,9 +261,9 @@ _HANDLERS: dict[type, Callable[[State, Any, int], Step]] = {
 }
 
 
-def next_deadline(state: State) -> int | None:
-    """When the shell should tick, if at all."""
-    waiting = state.phase == ROUND and not state.closing and not state.overdue
+def next_tick(state: State, now: int) -> int | None:
+    """When to tick if nothing arrives before; None when no deadline is set."""
+    waiting = state.phase == Phase.ROUND and not state.closing and not state.overdue
     return state.deadline if waiting else None
 
 
@@ -261,21 +274,21 @@ def _without(state: State, gone: list[str]) -> State:
 # What follows: spares step in, rounds close, the phase changes.
 
 
-def _settle(state: State, effects: tuple[m.Effect, ...], now: int, seed: bytes) -> Step:
+def _settle(state: State, effects: tuple[m.Effect, ...], now: int, seed: int) -> Step:
     while True:
-        if state.phase == ROUND and not state.closing:
-            state, more = _top_up(state, seed)
+        if state.phase == Phase.ROUND and not state.closing:
+            state, more = _top_up(state)
             effects += more
             state, more = _close(state)
             effects += more
         edge = first(TABLE, state.phase, state)
         if edge is None:
             return state, effects
-        state = _ENTER[edge.target](state, now)
-        effects += (m.Moved(state.phase, state.round, edge.when),)
+        before, state = state.phase, _ENTER[Phase(edge.target)](state, now, seed)
+        effects += (m.StateChanged(before, state.phase, edge.when),)
 
 
-def _top_up(state: State, seed: bytes) -> Step:
+def _top_up(state: State) -> Step:
     """Ask as many as the round still needs; once it is overdue, stragglers are not counted on."""
     out = {*state.selected, *state.quarantined, *state.excused}
     candidates = [id for id in state.members if id not in out]
@@ -285,7 +298,7 @@ def _top_up(state: State, seed: bytes) -> Step:
         missing = len(candidates)
     if not candidates or missing <= 0:
         return state, ()
-    chosen = take(state.rules.controller, candidates, missing, state.round, seed)
+    chosen = take(state.rules.controller, candidates, missing, state.round, state.seed)
     selected = tuple(sorted((*state.selected, *chosen)))
     return replace(state, selected=selected), (m.Selected(state.round, tuple(sorted(chosen))),)
 
@@ -322,30 +335,41 @@ def _over(state: State) -> bool:
 
 #: The machine. Edges are tried in this order; nothing else changes the phase.
 TABLE: tuple[Edge[State], ...] = (
-    Edge(STANDBY, ROUND, "enough participants are connected", _ready),
+    Edge(Phase.STANDBY, Phase.ROUND, "enough participants are connected", _ready),
     Edge(
-        ROUND,
-        FINISHED,
+        Phase.ROUND,
+        Phase.FINISHED,
         "the last global model is written",
         lambda s: _over(s) and s.round + 1 >= s.rules.rounds,
     ),
     Edge(
-        ROUND,
-        ROUND,
+        Phase.ROUND,
+        Phase.ROUND,
         "the next global model is written",
         lambda s: _over(s) and len(s.members) >= s.rules.min_connected,
     ),
-    Edge(ROUND, STANDBY, "the next global model is written, but too few are connected", _over),
-    Edge(ROUND, STANDBY, "too few are left for a quorum, and no spare can step in", _starved),
+    Edge(
+        Phase.ROUND,
+        Phase.STANDBY,
+        "the next global model is written, but too few are connected",
+        _over,
+    ),
+    Edge(
+        Phase.ROUND,
+        Phase.STANDBY,
+        "too few are left for a quorum, and no spare can step in",
+        _starved,
+    ),
 )
 
 
-def _enter_round(state: State, now: int) -> State:
+def _enter_round(state: State, now: int, seed: int) -> State:
     state = _next(state)
     wait = state.rules.round_deadline
     return replace(
         state,
-        phase=ROUND,
+        phase=Phase.ROUND,
+        seed=seed,
         goal=state.rules.goal(_present(state)),
         deadline=now + round(wait * 1000) if wait else None,
         overdue=False,
@@ -353,11 +377,11 @@ def _enter_round(state: State, now: int) -> State:
     )
 
 
-def _enter_standby(state: State, now: int) -> State:
+def _enter_standby(state: State, now: int, seed: int) -> State:
     """Selections are void; what was delivered stays, and bad updates may be made good."""
     return replace(
         _next(state),
-        phase=STANDBY,
+        phase=Phase.STANDBY,
         selected=(),
         quarantined=(),
         excused=(),
@@ -366,11 +390,11 @@ def _enter_standby(state: State, now: int) -> State:
     )
 
 
-def _enter_finished(state: State, now: int) -> State:
-    return replace(_next(state), phase=FINISHED, selected=(), deliveries={})
+def _enter_finished(state: State, now: int, seed: int) -> State:
+    return replace(_next(state), phase=Phase.FINISHED, selected=(), deliveries={})
 
 
-_ENTER = {ROUND: _enter_round, STANDBY: _enter_standby, FINISHED: _enter_finished}
+_ENTER = {Phase.ROUND: _enter_round, Phase.STANDBY: _enter_standby, Phase.FINISHED: _enter_finished}
 
 
 def _next(state: State) -> State:

@@ -3,31 +3,31 @@
 Events are what the journal keeps; effects are what the shell does and what the event log shows.
 """
 
+from enum import StrEnum
 from typing import Literal
 
-import msgspec
-
-
-class Message(msgspec.Struct, frozen=True, tag=True):
-    """An event or an effect; its tag is its name."""
-
+from folkmoot.core.machine import Effect as Effect
+from folkmoot.core.machine import Event as Event
+from folkmoot.core.machine import Refused as Refused
+from folkmoot.core.machine import StateChanged as StateChanged
+from folkmoot.core.machine import Tick as Tick
 
 # Events.
 
 
-class Rendezvous(Message, frozen=True, tag=True):
+class Rendezvous(Event, frozen=True, tag=True):
     """A participant registers, or comes back after it lost its connection."""
 
     id: str
 
 
-class Dropped(Message, frozen=True, tag=True):
+class Dropped(Event, frozen=True, tag=True):
     """These participants were silent for too long."""
 
     ids: tuple[str, ...]
 
 
-class Delivered(Message, frozen=True, tag=True):
+class Delivered(Event, frozen=True, tag=True):
     """A participant's update for a round is in the bucket and was found good."""
 
     id: str
@@ -36,7 +36,7 @@ class Delivered(Message, frozen=True, tag=True):
     samples: int
 
 
-class Quarantined(Message, frozen=True, tag=True):
+class Quarantined(Event, frozen=True, tag=True):
     """A participant's update for a round is bad."""
 
     id: str
@@ -44,95 +44,77 @@ class Quarantined(Message, frozen=True, tag=True):
     reason: str
 
 
-class Excused(Message, frozen=True, tag=True):
+class Excused(Event, frozen=True, tag=True):
     """These came too late for the round's secure aggregation, through no fault of theirs."""
 
     ids: tuple[str, ...]
     round: int
 
 
-class Lost(Message, frozen=True, tag=True):
+class Lost(Event, frozen=True, tag=True):
     """Accepted updates cannot be read back: they are asked for again."""
 
     keys: tuple[str, ...]
 
 
-class Tick(Message, frozen=True, tag=True):
-    """Time passed; a deadline may have."""
-
-
-class Written(Message, frozen=True, tag=True):
+class Written(Event, frozen=True, tag=True):
     """The global model that the round's updates make is in the bucket."""
 
     round: int
     digest: str
 
 
-Event = Rendezvous | Dropped | Delivered | Quarantined | Excused | Lost | Tick | Written
+AnyEvent = Rendezvous | Dropped | Delivered | Quarantined | Excused | Lost | Tick | Written
 
 
 # Effects.
 
 
-class Reply(Message, frozen=True, tag=True):
+class Reply(Effect, frozen=True, tag=True):
     """The answer to a Rendezvous."""
 
     reply: Literal["ACCEPT", "LATER"]
 
 
-class Counted(Message, frozen=True, tag=True):
+class Counted(Effect, frozen=True, tag=True):
     """The answer to a delivery: it counts, once; `again` says that it was known already."""
 
     key: str
     again: bool
 
 
-class Joined(Message, frozen=True, tag=True):
+class Joined(Effect, frozen=True, tag=True):
     id: str
 
 
-class Left(Message, frozen=True, tag=True):
+class Left(Effect, frozen=True, tag=True):
     id: str
     reason: str
 
 
-class Selected(Message, frozen=True, tag=True):
+class Selected(Effect, frozen=True, tag=True):
     """These participants are asked to train the round, besides those asked before."""
 
     round: int
     ids: tuple[str, ...]
 
 
-class Aggregate(Message, frozen=True, tag=True):
+class Aggregate(Effect, frozen=True, tag=True):
     """Make the next global model of the updates under these keys, in this order."""
 
     round: int
     keys: tuple[str, ...]
 
 
-class Moved(Message, frozen=True, tag=True):
-    """The coordinator changed its state, or began another round."""
+class Reason(StrEnum):
+    """Why an event was refused."""
 
-    phase: str
-    round: int
-    why: str
-
-
-class Refused(Message, frozen=True, tag=True):
-    """The event changed nothing; `reason` is a sentence for its sender."""
-
-    code: Literal[
-        "unknown-participant",
-        "expelled",
-        "outside-round",
-        "not-selected",
-        "stale-round",
-        "future-round",
-        "different-update",
-        "bad-samples",
-        "closed",
-    ]
-    reason: str
-
-
-Effect = Reply | Counted | Joined | Left | Selected | Aggregate | Moved | Refused
+    UnknownParticipant = "UnknownParticipant"
+    Expelled = "Expelled"
+    OutsideRound = "OutsideRound"
+    NotSelected = "NotSelected"
+    StaleRound = "StaleRound"
+    FutureRound = "FutureRound"
+    DifferentUpdate = "DifferentUpdate"
+    BadSamples = "BadSamples"
+    Closed = "Closed"

@@ -5,87 +5,97 @@ its update for j is still expected: it was bad, or the coordinator lost it). It 
 TRAINING j until its update was taken, and WAITING j after that. FINISHED ends it. At first, i = −1.
 """
 
-from typing import Literal, NamedTuple
+from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
-from folkmoot.core.federation.messages import Message
+from folkmoot.core.federation import state as coordinator
+from folkmoot.core.machine import Effect, Event, Outcome
 from folkmoot.core.table import Edge, first
 
-WAITING, TRAINING, DONE = "WAITING", "TRAINING", "DONE"
+
+class Phase(StrEnum):
+    WAITING = "WAITING"
+    TRAINING = "TRAINING"
+    DONE = "DONE"
 
 
-class Heard(Message, frozen=True, tag=True):
+class Heard(Event, frozen=True, tag=True):
     """A heartbeat was answered."""
 
-    phase: Literal["STANDBY", "ROUND", "FINISHED"]
+    phase: str  # of the coordinator
     round: int
     expected: bool = False
 
 
-class Trained(Message, frozen=True, tag=True):
+class Trained(Event, frozen=True, tag=True):
     """The coordinator counted the update of the round in training."""
 
 
-class Failed(Message, frozen=True, tag=True):
+class Failed(Event, frozen=True, tag=True):
     """The round in training came to nothing: it was over, or the update was refused."""
 
 
-class Train(Message, frozen=True, tag=True):
+class Train(Effect, frozen=True, tag=True):
     round: int
 
 
-class Stop(Message, frozen=True, tag=True):
+class Stop(Effect, frozen=True, tag=True):
     """Leave: there are no more rounds."""
 
 
-Event = Heard | Trained | Failed
-Effect = Train | Stop
+AnyEvent = Heard | Trained | Failed
 
 
-class Participant(msgspec.Struct, frozen=True):
-    phase: str = WAITING
+class ParticipantState(msgspec.Struct, frozen=True):
+    phase: Phase = Phase.WAITING
     trained: int = -1
     training: int = -1
 
 
 class _Now(NamedTuple):
-    state: Participant
-    event: Event
+    state: ParticipantState
+    event: AnyEvent
 
 
 def _called(now: _Now) -> bool:
     """An `expected` repetition counts as well as a new round; an older round never does."""
     e = now.event
-    if not isinstance(e, Heard) or e.phase != "ROUND":
+    if not isinstance(e, Heard) or e.phase != coordinator.Phase.ROUND:
         return False
     return e.round > now.state.trained or (e.expected and e.round == now.state.trained)
 
 
 TABLE: tuple[Edge[_Now], ...] = (
-    Edge(WAITING, TRAINING, "ROUND j, j > i", _called),
+    Edge(Phase.WAITING, Phase.TRAINING, "ROUND j, j > i", _called),
     Edge(
-        WAITING,
-        DONE,
+        Phase.WAITING,
+        Phase.DONE,
         "FINISHED",
-        lambda now: isinstance(now.event, Heard) and now.event.phase == "FINISHED",
+        lambda now: isinstance(now.event, Heard) and now.event.phase == coordinator.Phase.FINISHED,
     ),
-    Edge(TRAINING, WAITING, "trained, i := j", lambda now: isinstance(now.event, Trained)),
     Edge(
-        TRAINING, WAITING, "the update came to nothing", lambda now: isinstance(now.event, Failed)
+        Phase.TRAINING, Phase.WAITING, "trained, i := j", lambda now: isinstance(now.event, Trained)
+    ),
+    Edge(
+        Phase.TRAINING,
+        Phase.WAITING,
+        "the update came to nothing",
+        lambda now: isinstance(now.event, Failed),
     ),
 )
 
 
-def apply(state: Participant, event: Event) -> tuple[Participant, tuple[Effect, ...]]:
-    """The state after `event`, and what to do."""
+def apply(state: ParticipantState, event: AnyEvent) -> Outcome[ParticipantState]:
+    """The state after `event`, and what to do. Neither time nor chance has a part in it."""
     edge = first(TABLE, state.phase, _Now(state, event))
     if edge is None:
-        return state, ()
-    if edge.target == TRAINING and isinstance(event, Heard):
-        started = Participant(TRAINING, state.trained, event.round)
-        return started, (Train(event.round),)
-    if edge.target == DONE:
-        return Participant(DONE, state.trained), (Stop(),)
+        return Outcome(state, ())
+    if edge.target == Phase.TRAINING and isinstance(event, Heard):
+        started = ParticipantState(Phase.TRAINING, state.trained, event.round)
+        return Outcome(started, (Train(event.round),))
+    if edge.target == Phase.DONE:
+        return Outcome(ParticipantState(Phase.DONE, state.trained), (Stop(),))
     trained = state.training if isinstance(event, Trained) else state.trained
-    return Participant(WAITING, trained), ()
+    return Outcome(ParticipantState(Phase.WAITING, trained), ())

@@ -1,6 +1,6 @@
 """Who takes part in a round: three controllers, each an order in which participants are taken.
 
-The order of a round is fixed by its number and the run's seed, so a drop-out is replaced by the
+The order of a round is fixed by its number and its seed, so a drop-out is replaced by the
 next in the same order, and whoever knows the seed can check a selection.
 """
 
@@ -10,16 +10,16 @@ from hashlib import sha256
 from folkmoot.core.federation.rules import Controller
 
 
-def in_order(controller: Controller, ids: Iterable[str], round_: int, seed: bytes) -> list[str]:
+def in_order(controller: Controller, ids: Iterable[str], round_: int, seed: int) -> list[str]:
     """`ids` in the order in which the controller takes them in this round."""
     if controller == "random":
-        prefix = seed + round_.to_bytes(8, "little", signed=True)
+        prefix = seed.to_bytes(8, "little") + round_.to_bytes(8, "little", signed=True)
         return sorted(ids, key=lambda one: sha256(prefix + one.encode()).digest())
     return sorted(ids)
 
 
 def take(
-    controller: Controller, ids: Iterable[str], count: int, round_: int, seed: bytes
+    controller: Controller, ids: Iterable[str], count: int, round_: int, seed: int
 ) -> tuple[str, ...]:
     """`count` of `ids`, none twice; the controller "all" takes everyone."""
     ordered = in_order(controller, ids, round_, seed)

@@ -4,11 +4,17 @@ Who is alive is not here (see liveness.py): a heartbeat changes when somebody co
 what was decided. So the state is a function of the events in the journal and of nothing else.
 """
 
+from enum import StrEnum
+
 import msgspec
 
 from folkmoot.core.federation.rules import Rules
 
-STANDBY, ROUND, FINISHED = "STANDBY", "ROUND", "FINISHED"
+
+class Phase(StrEnum):
+    STANDBY = "STANDBY"
+    ROUND = "ROUND"
+    FINISHED = "FINISHED"
 
 
 class Delivery(msgspec.Struct, frozen=True, array_like=True):
@@ -29,11 +35,12 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     rules: Rules
     # Whether round 0 begins with no weights, so that participants make the first ones.
     initial: bool = False
-    phase: str = STANDBY
+    phase: Phase = Phase.STANDBY
     round: int = 0
     epoch_base: int = 0
     members: tuple[str, ...] = ()
-    # The round in progress.
+    # The round in progress; its seed decides in which order participants are taken.
+    seed: int = 0
     selected: tuple[str, ...] = ()
     goal: int = 0
     deadline: int | None = None
@@ -76,13 +83,3 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     def ordered(self) -> tuple[Delivery, ...]:
         """The round's updates in the one order in which they are combined."""
         return tuple(sorted(self.deliveries.values(), key=lambda d: (d.id, d.round)))
-
-
-def canonical(state: State) -> bytes:
-    """The same bytes for the same state, on any machine."""
-    return msgspec.msgpack.encode(state, order="deterministic")
-
-
-def restore(data: bytes) -> State:
-    """The state that `canonical` wrote."""
-    return msgspec.msgpack.decode(data, type=State)

@@ -14,6 +14,7 @@ import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,7 @@ import msgspec
 from folkmoot.core import federation as rules
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.liveness import Liveness
-from folkmoot.core.federation.machine import next_deadline
-from folkmoot.core.federation.state import Delivery, State, restore
+from folkmoot.core.federation.state import Delivery, State
 from folkmoot.exchange.bucket import Bucket, BucketError
 from folkmoot.federated import eventlog
 from folkmoot.federated.coordinator.bucket import RoundStore
@@ -52,7 +52,7 @@ class Happened(msgspec.Struct, frozen=True, tag=True):
     """Every other record: an event and the time at which it was applied."""
 
     now: int
-    event: m.Event
+    event: m.AnyEvent
 
 
 Record = Snapshot | Happened
@@ -62,6 +62,11 @@ _decode = msgspec.msgpack.Decoder(Record).decode
 def wall_clock() -> int:
     """Milliseconds; the journal outlives the machine's boot, so this is no monotonic clock."""
     return time.time_ns() // 1_000_000
+
+
+def round_seed(secret: bytes) -> int:
+    """What the machine's choices come from; it tells nothing about the secret."""
+    return int.from_bytes(sha256(b"folkmoot rounds" + secret).digest()[:8], "little")
 
 
 class Coordinator:
@@ -116,7 +121,7 @@ class Coordinator:
             await self._ask_again(list(self.state.deliveries.values()))
         if self.state.closing and not self._closing:
             self._aggregate(self.state.closing)
-        if self.state.phase == rules.FINISHED:
+        if self.state.phase == rules.Phase.FINISHED:
             self.finished.set()
         self.meters.observe(self.state)
         self._arm()
@@ -137,10 +142,10 @@ class Coordinator:
 
     # Events.
 
-    def submit(self, event: m.Event) -> tuple[m.Effect, ...]:
+    def submit(self, event: m.AnyEvent) -> tuple[m.Effect, ...]:
         """Decide, persist, act."""
         before, now = self.state, self.now()
-        after, effects = rules.apply(before, event, now, self.seed)
+        after, effects = rules.apply(before, event, now, round_seed(self.seed))
         if after is not before:
             self._journal.append(msgspec.msgpack.encode(Happened(now, event)))
             self.state = after
@@ -149,7 +154,7 @@ class Coordinator:
 
     def heard(self, id: str) -> None:
         """A participant gave a sign of life."""
-        if id in self.state.members and self.state.phase != rules.FINISHED:
+        if id in self.state.members and self.state.phase != rules.Phase.FINISHED:
             self.liveness.heard(id, self.now())
             if self._timer is None:
                 self._arm()
@@ -167,7 +172,7 @@ class Coordinator:
             if self._waiting.get(id) is mine:
                 del self._waiting[id]
 
-    def _act(self, before: State, event: m.Event, effects: tuple[m.Effect, ...]) -> None:
+    def _act(self, before: State, event: m.AnyEvent, effects: tuple[m.Effect, ...]) -> None:
         for effect in effects:
             self.log.write(effect)
             if isinstance(effect, m.Joined):
@@ -176,14 +181,14 @@ class Coordinator:
                 self.liveness.forget([effect.id])
             elif isinstance(effect, m.Aggregate):
                 self._aggregate(effect.keys)
-        if self.state.phase == rules.FINISHED:
+        if self.state.phase == rules.Phase.FINISHED:
             self.finished.set()
         self.secure.observe(effects)
         self._wake_changed(before, event)
         self.meters.observe(self.state)
         self._arm()
 
-    def _wake_changed(self, before: State, event: m.Event) -> None:
+    def _wake_changed(self, before: State, event: m.AnyEvent) -> None:
         """Answer held heartbeats; a delivery concerns only its sender, and there are many."""
         after = self.state
         same = (before.phase, before.round, before.selected, bool(before.closing)) == (
@@ -204,8 +209,10 @@ class Coordinator:
         if self._timer:
             self._timer.cancel()
             self._timer = None
-        times = [t for t in (self.liveness.next_expiry(), next_deadline(self.state)) if t]
-        if times and self.state.phase != rules.FINISHED:
+        times = [
+            t for t in (self.liveness.next_expiry(), rules.next_tick(self.state, self.now())) if t
+        ]
+        if times and self.state.phase != rules.Phase.FINISHED:
             delay = max(0, min(times) - self.now()) / 1000
             self._timer = asyncio.get_running_loop().call_later(delay, self._wake_up)
 
@@ -311,7 +318,7 @@ class Coordinator:
     # The journal.
 
     def _snapshot(self, state: State, seed: bytes) -> bytes:
-        return msgspec.msgpack.encode(Snapshot(self.config.run_id, seed, rules.canonical(state)))
+        return msgspec.msgpack.encode(Snapshot(self.config.run_id, seed, rules.encode(state)))
 
     def _begin(self) -> tuple[State, bytes]:
         config = self.config
@@ -319,7 +326,7 @@ class Coordinator:
         digest = ""
         if config.initial_weights:
             digest = _publish_initial(self.store, Path(config.initial_weights))
-        state = rules.begin(config.rounds, initial=not digest, global_digest=digest)
+        state = rules.create(config.rounds, initial=not digest, global_digest=digest)
         self._journal.append(self._snapshot(state, seed))
         return state, seed
 
@@ -330,7 +337,7 @@ class Coordinator:
             raise JournalError(
                 f"{self.config.server.state} belongs to another run: use another state folder"
             )
-        state = restore(first.state)
+        state = rules.decode(first.state)
         if state.rules != self.config.rounds:
             raise JournalError(
                 f"[rounds] changed since the run began: {_differences(state, self.config)}; put "
@@ -338,7 +345,7 @@ class Coordinator:
             )
         for record in rest:
             assert isinstance(record, Happened)
-            state, _ = rules.apply(state, record.event, record.now, first.seed)
+            state, _ = rules.apply(state, record.event, record.now, round_seed(first.seed))
             self._now = max(self._now, record.now)
         return state, first.seed
 

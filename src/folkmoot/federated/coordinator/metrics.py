@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
-from folkmoot.core.federation import FINISHED, ROUND, STANDBY, State
+from folkmoot.core.federation import Phase, State
 
 
 class Meters:
@@ -40,7 +40,7 @@ class Meters:
         )
 
     def observe(self, state: State) -> None:
-        for phase in (STANDBY, ROUND, FINISHED):
+        for phase in Phase:
             self._phase.labels(phase).set(phase == state.phase)
         self._round.set(state.round)
         self._connected.set(len(state.members))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from folkmoot.core.federation import ROUND, State
+from folkmoot.core.federation import Phase, State
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.state import Delivery
 from folkmoot.federated.coordinator.saved_masks import recall, remember
@@ -69,7 +69,7 @@ class SecureRounds:
         run_id: str,
         rules: SecureRules,
         state: Callable[[], State],
-        submit: Callable[[m.Event], Any],
+        submit: Callable[[Any], Any],
         log: Callable[[msgspec.Struct], None],
         folder: Path,
     ) -> None:
@@ -150,7 +150,7 @@ class SecureRounds:
         state, session = self._state(), self._session
         if session is None:
             return
-        moved = any(isinstance(effect, m.Moved) for effect in effects)
+        moved = any(isinstance(effect, m.StateChanged) for effect in effects)
         if state.round != self._round:
             self._session = None
             self._notify()
@@ -192,7 +192,7 @@ class SecureRounds:
 
     def _current(self) -> Session | None:
         state = self._state()
-        if self._session is None and state.phase == ROUND and not state.closing:
+        if self._session is None and state.phase is Phase.ROUND and not state.closing:
             self._round = state.round
             # Never used before: a participant of an earlier attempt must not mistake this for it.
             self.attempt = secrets.randbits(63) | 1
@@ -205,7 +205,7 @@ class SecureRounds:
     def _settle(self) -> None:
         """Close the cohort when it is complete, and excuse who is not in it."""
         state, session = self._state(), self._session
-        if session is None or state.phase != ROUND:
+        if session is None or state.phase is not Phase.ROUND:
             return
         if session.step == Step.KEYS and self._complete(state, session):
             try:

@@ -31,15 +31,15 @@ DIGEST_BYTES = 32
 Code = grpc.StatusCode
 
 CODES: dict[str, grpc.StatusCode] = {
-    "unknown-participant": Code.PERMISSION_DENIED,
-    "expelled": Code.PERMISSION_DENIED,
-    "outside-round": Code.FAILED_PRECONDITION,
-    "not-selected": Code.FAILED_PRECONDITION,
-    "stale-round": Code.FAILED_PRECONDITION,
-    "future-round": Code.FAILED_PRECONDITION,
-    "closed": Code.FAILED_PRECONDITION,
-    "different-update": Code.ALREADY_EXISTS,
-    "bad-samples": Code.INVALID_ARGUMENT,
+    m.Reason.UnknownParticipant: Code.PERMISSION_DENIED,
+    m.Reason.Expelled: Code.PERMISSION_DENIED,
+    m.Reason.OutsideRound: Code.FAILED_PRECONDITION,
+    m.Reason.NotSelected: Code.FAILED_PRECONDITION,
+    m.Reason.StaleRound: Code.FAILED_PRECONDITION,
+    m.Reason.FutureRound: Code.FAILED_PRECONDITION,
+    m.Reason.Closed: Code.FAILED_PRECONDITION,
+    m.Reason.DifferentUpdate: Code.ALREADY_EXISTS,
+    m.Reason.BadSamples: Code.INVALID_ARGUMENT,
 }
 
 
@@ -134,7 +134,7 @@ class CoordinatorService:
             # That our own delivery is known now is no news to the one who made it.
             news = advert[:2] != seen[:2] or (advert.expected and not seen.expected)
             if news or left <= 0:
-                if advert.phase == rules.FINISHED:
+                if advert.phase == rules.Phase.FINISHED:
                     self._tell_end(id)
                 return wire.HeartbeatResponse(
                     state=wire.STATE[advert.phase],
@@ -205,7 +205,7 @@ class CoordinatorService:
         id = self._named(self._proven("SecureStep", request))
         self.coordinator.heard(id)
         advert = self._asked(rules.advert(self.coordinator.state, id))
-        if advert.phase != rules.ROUND or not self.coordinator.secure.applies():
+        if advert.phase != rules.Phase.ROUND or not self.coordinator.secure.applies():
             reason = f"{id} takes part in no secure aggregation now: it hears {advert.phase}"
             raise Refusal(Code.FAILED_PRECONDITION, reason)
         patience = min(request.wait_ms / 1000, self.config.rounds.heartbeat_time)

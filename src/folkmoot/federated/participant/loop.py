@@ -10,7 +10,7 @@ import ctypes
 import gc
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import grpc
 import msgspec
@@ -38,7 +38,11 @@ from folkmoot.federated.participant.presigned import PresignedWeights
 from folkmoot.federated.participant.secure_delivery import SecurePart
 from folkmoot.federated.signing import Identity
 
-_READY = {machine.WAITING: "READY", machine.TRAINING: "TRAINING", machine.DONE: "FINISHED"}
+_READY = {
+    machine.Phase.WAITING: "READY",
+    machine.Phase.TRAINING: "TRAINING",
+    machine.Phase.DONE: "FINISHED",
+}
 
 
 #: Of malloc.h.
@@ -125,7 +129,7 @@ class _Part:
         self._participant, self._line = participant, line
         self._settings = settings
         self._weights: Weights | PresignedWeights | None = None
-        self._state = machine.Participant()
+        self._state = machine.ParticipantState()
         self._heard = machine.Heard("STANDBY", -1)
         self._news = asyncio.Event()
         #: The task that came with the last news, until it is taken up.
@@ -151,7 +155,7 @@ class _Part:
 
     async def _live(self) -> None:
         delays = backoff(0.5, 30.0)
-        while self._state.phase != machine.DONE:
+        while self._state.phase != machine.Phase.DONE:
             await self._news.wait()
             self._news.clear()
             self._state, effects = machine.apply(self._state, self._heard)
@@ -174,8 +178,7 @@ class _Part:
             answer = await self._line.insist(
                 "Heartbeat", self._heartbeat(), self._line.heartbeat + 30.0
             )
-            phase = cast(Any, wire.STATE_NAME[answer.state])
-            heard = machine.Heard(phase, answer.round, answer.expected)
+            heard = machine.Heard(wire.STATE_NAME[answer.state], answer.round, answer.expected)
             if heard.expected and before != self._delivered == heard.round:
                 continue  # said before our delivery was known
             if heard != self._heard:
@@ -190,7 +193,7 @@ class _Part:
         heard, state = self._heard, self._state
         return wire.HeartbeatRequest(
             state=wire.STATE[_READY[state.phase]],
-            round=state.training if state.phase == machine.TRAINING else state.trained,
+            round=state.training if state.phase == machine.Phase.TRAINING else state.trained,
             # Half of the period: what is held must end before we count as lost.
             wait_ms=round(self._line.heartbeat * 500),
             seen_state=wire.STATE[heard.phase],
