@@ -74,11 +74,11 @@ def test_a_participant_never_trains_a_round_twice(heard: list[tuple[str, int]]) 
 
 def test_an_expected_update_is_made_again() -> None:
     state, _ = part.apply(part.ParticipantState(trained=3), part.Heard("ROUND", 3, expected=False))
-    assert state.phase == part.WAITING
+    assert state.phase == part.Phase.WAITING
     state, effects = part.apply(state, part.Heard("ROUND", 3, expected=True))
-    assert (state.phase, effects) == (part.TRAINING, (part.Train(3),))
+    assert (state.phase, effects) == (part.Phase.TRAINING, (part.Train(3),))
     state, _ = part.apply(state, part.Failed())
-    assert (state.phase, state.trained) == (part.WAITING, 3)
+    assert (state.phase, state.trained) == (part.Phase.WAITING, 3)
 
 
 @given(st.lists(st.tuples(ids, st.integers(0, 40)), max_size=50))
