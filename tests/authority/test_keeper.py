@@ -21,7 +21,7 @@ RUN = Run(
 A, B = b"a" * 32, b"b" * 32
 
 
-async def until(keeper: Keeper, wanted: RunState) -> None:
+async def until(keeper: Keeper, wanted: Phase) -> None:
     async with asyncio.timeout(120):
         async for _, state in keeper.watch():
             if state.phase is wanted:

@@ -50,7 +50,7 @@ async def connected(
         await authority.close()
 
 
-async def until(authority: ServerAuthority, wanted: RunState) -> None:
+async def until(authority: ServerAuthority, wanted: Phase) -> None:
     async with asyncio.timeout(120):
         async for state in authority.watch():
             if state.phase is wanted:
@@ -123,7 +123,7 @@ async def test_a_client_goes_on_after_the_server_restarted(tmp_path: Path) -> No
     journal = tmp_path / "run.journal"
     async with listen(config, journal, f"127.0.0.1:{port}", OPEN):
         async with asyncio.timeout(120):
-            assert (await anext(watch)).run_state is RunState.WaitingForMembers
+            assert (await anext(watch)).phase is Phase.WaitingForMembers
         assert await authority.submit(join(a)) is None
     await authority.close()
 

@@ -45,7 +45,7 @@ async def test_01_finished_is_terminal(tmp_path: Path) -> None:
         late = await w.participant("newcomer").rendezvous()
         assert (late.reply, late.state) == (wire.LATER, wire.STATE["FINISHED"])
         assert await code_of(a.deliver(99.0, 1)) == Code.FAILED_PRECONDITION
-        assert w.state.phase == FINISHED
+        assert w.state.phase is Phase.FINISHED
         assert await w.global_of(1) == [7.0]
 
 
@@ -266,4 +266,4 @@ async def test_16_a_round_does_not_wait_for_a_heartbeat_period(tmp_path: Path) -
     async with serving(config) as server:
         settings = Settings(address=server.address, run_id="test")
         await asyncio.gather(*(take_part(PlusOne(), settings) for _ in range(2)))
-        assert server.coordinator.state.phase == FINISHED
+        assert server.coordinator.state.phase is Phase.FINISHED

@@ -101,7 +101,7 @@ def _struck(max_strikes: int, visitors: int) -> federation.State:
     for number in range(visitors):
         id = f"v{number:03}"
         for event in (m.Rendezvous(id), m.Quarantined(id, 0, "bad"), m.Dropped((id,))):
-            state, _ = federation.apply(state, event, number, b"")
+            state, _ = federation.apply(state, event, number, 7)
     return state
 
 
