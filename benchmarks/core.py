@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+import results
 from folkmoot.core import bloom
 from folkmoot.core.coordinator import Coordinator, Phase, apply, create, decode, encode
 from folkmoot.core.coordinator import messages as m
@@ -28,6 +29,7 @@ SEED = 0x5EED
 
 
 class Line(NamedTuple):
+    name: str
     what: str
     figure: float
     unit: str
@@ -127,7 +129,7 @@ def full_round(at: Stage) -> Line:
         assert after.round.height == at.train.round.height + 1
         assert after.progress.owed == ()
 
-    return Line(f"a full round of {MANY:,} clients", best(work), "CPU s", 1.0)
+    return Line("full_round", f"a full round of {MANY:,} clients", best(work), "CPU s", 1.0)
 
 
 def growth(name: str, few: tuple[Any, list[Any]], many: tuple[Any, list[Any]]) -> Line:
@@ -142,7 +144,7 @@ def growth(name: str, few: tuple[Any, list[Any]], many: tuple[Any, list[Any]]) -
     pairs = [(cost(*few), cost(*many)) for _ in range(9)]
     low, high = (min(costs) for costs in zip(*pairs, strict=True))
     what = f"{name}: {high * 1e6:.1f} µs among {MANY:,}, {low * 1e6:.1f} µs among {FEW}"
-    return Line(what, high / low, "×", 1.5)
+    return Line(name, what, high / low, "×", 1.5)
 
 
 def messages_of(at: Stage) -> dict[str, tuple[Coordinator, list[Any]]]:
@@ -171,7 +173,8 @@ def selection(at: Stage) -> Line:
         assert committee.get_witness(index).position == positions[index]
     assert all(assignment.share(index) == share for index, share in shares)
     assert sorted(index for index, _ in shares) == list(range(MANY))
-    return Line(f"committee and shares of {MANY:,}", best(work) * 1e3, "ms", 50.0)
+    what = f"committee and shares of {MANY:,}"
+    return Line("selection", what, best(work) * 1e3, "ms", 50.0)
 
 
 def snapshot(at: Stage) -> Line:
@@ -179,7 +182,7 @@ def snapshot(at: Stage) -> Line:
     data = encode(state)
     assert decode(data) == state
     what = f"snapshot of {len(data) / 1e6:.2f} MB"
-    return Line(what, best(partial(encode, state), 20) * 1e3, "ms", 20.0)
+    return Line("snapshot", what, best(partial(encode, state), 20) * 1e3, "ms", 20.0)
 
 
 def lines() -> Iterable[Line]:
@@ -194,13 +197,15 @@ def lines() -> Iterable[Line]:
 
 def main() -> int:
     table = Table("what", "result", "goal", "", title="The core of a run")
-    missed = 0
+    missed, figures = 0, {}
     for line in lines():
         good = line.figure <= line.goal
         missed += not good
+        figures[line.name] = {"figure": results.significant(line.figure, 2), "unit": line.unit}
         result, goal = f"{line.figure:.2f} {line.unit}", f"≤ {line.goal:g} {line.unit}"
-        table.add_row(line.what, result, goal, "met" if good else "missed")
+        table.add_row(line.what, result, goal, results.GOALS[good])
     Console().print(table)
+    results.write("core", "make bench", figures)
     return 1 if missed else 0
 
 

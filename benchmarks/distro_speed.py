@@ -24,6 +24,7 @@ from subprocess import PIPE
 import torch
 from torch import nn
 
+import results
 from einsum_distro import EinsumDistro
 from folkmoot.core.method_config import Distro
 from folkmoot.core.model_config import Gpt
@@ -243,9 +244,9 @@ def memory(size: int, delay: int) -> float:
     return float(subprocess.run(command, check=True, stdout=PIPE, env=environment).stdout)
 
 
-def report(size: int, threads: int, s: dict[str, float], tokens: int) -> None:
-    model = model_of(size)
-    n, a = count(model), s["adamw"]
+def report(size: int, threads: int, s: dict[str, float], tokens: int) -> dict[str, float]:
+    """Print what was measured, and give what the pages show of it."""
+    n, a = count(model_of(size)), s["adamw"]
     print(
         f"\n{n / 1e6:.1f} M parameters, {threads} thread(s); AdamW step {a / n * 1e9:.2f} ns/param"
     )
@@ -255,8 +256,21 @@ def report(size: int, threads: int, s: dict[str, float], tokens: int) -> None:
     for name in rows:
         t, share = s[name], f"{s[name] / whole:11.1%}"
         print(f"  {name:28} {t / n * 1e9:9.2f} {t / a:9.2f} {t / s['einsum']:9.2f} {share}")
-    print(f"  32 peers ÷ 2 peers: {s['thirty-two'] / s['two']:.2f}")
-    print(f"  state hash: {4 * n / s['hash'] / 1e9:.2f} GB/s")
+    ours = s["DisTrO by default"]
+    figures = {
+        "AdamW, ns a parameter": a / n * 1e9,
+        "exchange by default ÷ AdamW": ours / a,
+        "`sign` ÷ AdamW": s["DisTrO sign"] / a,
+        "`sign`, k = 8 ÷ AdamW": s["DisTrO sign, k = 8"] / a,
+        "exchange by default ÷ einsum": ours / s["einsum"],
+        "exchange by default, of a round, %": 100 * ours / whole,
+        "look-ahead (delay > 0), of a round, %": 100 * s["look-ahead"] / whole,
+        "32 peers ÷ 2 peers": s["thirty-two"] / s["two"],
+        "state hash, GB/s": 4 * n / s["hash"] / 1e9,
+    }
+    for what in ("32 peers ÷ 2 peers", "state hash, GB/s"):
+        print(f"  {what}: {figures[what]:.2f}")
+    return {what: results.significant(figure) for what, figure in figures.items()}
 
 
 def main() -> None:
@@ -273,21 +287,28 @@ def main() -> None:
         size, delay = options.memory
         print(peak_copies(size, Distro(delay=delay)))
         return
+    columns: dict[str, dict[str, float]] = {}
+    wire: dict[str, dict[str, float]] = {}
+    copies: dict[str, dict[str, float]] = {}
     for size in [10] if options.quick else map(int, options.sizes.split(",")):
+        name = f"{count(model_of(size)) / 1e6:.3g} M"
         turns = 3 if options.quick else 40 if size == 10 else 12
         tokens = 4096 if size == 10 else 1024
         for threads in map(int, options.threads.split(",")):
-            report(size, threads, measure(size, threads, turns, tokens), tokens)
+            column = f"{name}, {threads} thread{'s' if threads > 1 else ''}"
+            columns[column] = report(size, threads, measure(size, threads, turns, tokens), tokens)
         for k in (8, Distro().k):
             plan = OurSide(size, 1, delay=0, k=k).method.plan
-            print(f"\n  wire: {payload_size(plan):,} bytes a client and round,", end=" ")
-            print(
-                f"{4 * plan.size / payload_size(plan):,.0f}× below dense float32 (k = {k})", end=""
-            )
-        print()
+            fewer = round(4 * plan.size / payload_size(plan))
+            wire.setdefault(name, {})[f"k = {k}"] = fewer
+            print(f"  wire: {payload_size(plan):,} bytes a client and round, {fewer:,}× below")
         for delay in (0, 1):
-            copies = memory(size, delay)
-            print(f"  peak memory beyond model and gradients, delay {delay}: {copies:.2f} copies")
+            copies.setdefault(name, {})[f"delay {delay}"] = round(memory(size, delay), 2)
+        print(f"  peak memory beyond model and gradients, in copies of the model: {copies[name]}")
+    if options == parser.parse_args([]):
+        rows = {row: {c: columns[c][row] for c in columns} for row in next(iter(columns.values()))}
+        figures = {"exchange": rows, "times_below_float32": wire, "memory_copies": copies}
+        results.write("distro_speed", "make bench-learning", figures)
 
 
 if __name__ == "__main__":

@@ -20,11 +20,19 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import results
 import systems
-from tree import Cell, available_mb, peak_rss_mb
+from processes import Cell, available_mb, peak_rss_mb
 
 SIZES = ((2, 1_000_000), (10, 1_000_000), (2, 10_000_000), (10, 10_000_000), (50, 10_000_000))
+SHOWN = {
+    "folkmoot": "Folkmoot",
+    "flower-legacy": "legacy gRPC",
+    "flower-ray": "Ray simulation",
+    "flower-deployment": "default deployment",
+}
 OUT = Path("out/federated")
 STALL = 120.0  # seconds without a new round, starting up included, after which a cell is stopped
 PATIENCE = 60.0  # seconds a round that even the slowest system gets; a cell has that for each
@@ -36,18 +44,21 @@ KEEP_FREE_MB = 1500  # a cell that would push the machine into swap or the OOM k
 def main() -> None:
     args = parse(sys.argv[1:])
     OUT.mkdir(parents=True, exist_ok=True)
-    results = OUT / "results.jsonl"
+    measured = OUT / "results.jsonl"
     if args.fresh:
-        results.unlink(missing_ok=True)
+        measured.unlink(missing_ok=True)
     for clients, params in args.sizes:
         for name in args.systems:
-            if done(latest(results).get((name, clients, params))):
+            if done(latest(measured).get((name, clients, params))):
                 continue
             row = measure(name, clients, params, args)
-            with results.open("a") as file:
+            with measured.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             print(line(row), flush=True)
-    print(table(list(latest(results).values())))
+    rows = latest(measured)
+    print(table(list(rows.values())))
+    if (tuple(args.sizes), args.systems) == (SIZES, list(systems.ALL)) and not args.rounds:
+        results.write("federated", "make bench-federated", figures(rows))
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -97,7 +108,7 @@ def rounds_for(name: str, clients: int, params: int) -> int:
 
 
 def measure(name: str, clients: int, params: int, args: argparse.Namespace) -> dict:
-    """Run one cell in processes of its own and reduce its marks to one row."""
+    """Run one cell in processes of its own and reduce its log of rounds to one row."""
     rounds = (args.rounds or rounds_for(name, clients, params)) + 1
     limit = args.limit or PATIENCE * rounds
     label = f"{name}-{clients}x{params}-{os.getpid()}"
@@ -125,23 +136,23 @@ def watch(
     limit: float,
     stall: float,
 ) -> dict:
-    """Follow the marks; sample CPU when a round has begun, memory all along."""
+    """Follow the log of rounds; sample CPU when a round has begun, memory all along."""
     samples, peak, lowest = [(0, 0.0)], {}, available_mb()
     clock = Clock(job, limit, stall)
     while True:
-        marks = list(read(job.marks))
-        if len(marks) >= max(2, samples[-1][0] + 1):
-            samples.append((len(marks), cell.cpu()))
-        for pid in server.pids() or {mark["pid"] for mark in marks}:
+        starts = list(read(job.round_log))
+        if len(starts) >= max(2, samples[-1][0] + 1):
+            samples.append((len(starts), cell.cpu()))
+        for pid in server.pids() or {start["pid"] for start in starts}:
             peak[pid] = max(peak.get(pid, 0.0), peak_rss_mb(pid))
         used = sum(peak.values())
-        if len(marks) > job.rounds:
-            return reduce(marks, samples[1:], used)
-        if clock.is_over(len(marks)):
-            if len(marks) < 3:
-                after = "the first was left out, and " if len(marks) == 2 else ""
+        if len(starts) > job.rounds:
+            return reduce(starts, samples[1:], used)
+        if clock.is_over(len(starts)):
+            if len(starts) < 3:
+                after = "the first was left out, and " if len(starts) == 2 else ""
                 raise systems.CellHopeless(f"{after}no round finished in {clock.spent():.0f} s")
-            return reduce(marks, samples[1:], used)
+            return reduce(starts, samples[1:], used)
         lowest = min(lowest, available_mb())
         if lowest < KEEP_FREE_MB:
             raise systems.CellHopeless(f"out of memory on this machine (server had {used:.0f} MB)")
@@ -155,25 +166,25 @@ class Clock:
     def __init__(self, job: systems.Job, limit: float, stall: float) -> None:
         self._job, self._limit, self._stall = job, limit, stall
         self._start = self._moved = self._said = time.monotonic()
-        self._marks = 0
+        self._starts = 0
 
     def spent(self) -> float:
         return time.monotonic() - self._start
 
-    def is_over(self, marks: int) -> bool:
+    def is_over(self, starts: int) -> bool:
         now = time.monotonic()
-        if marks > self._marks:
-            self._marks, self._moved = marks, now
+        if starts > self._starts:
+            self._starts, self._moved = starts, now
         if now - self._said >= SAY:
             self._said = now
-            rounds = f"{max(0, marks - 1)} of {self._job.rounds} rounds"
+            rounds = f"{max(0, starts - 1)} of {self._job.rounds} rounds"
             print(f"    {self._job.label}: {rounds} in {self.spent():.0f} s", flush=True)
         return now - self._start > self._limit or now - self._moved > self._stall
 
 
-def reduce(marks: list[dict], samples: list[tuple[int, float]], rss: float) -> dict:
-    starts = [mark["t"] for mark in marks]
-    seconds = [b - a for a, b in pairwise(starts[1:])]
+def reduce(starts: list[dict], samples: list[tuple[int, float]], rss: float) -> dict:
+    times = [start["t"] for start in starts]
+    seconds = [b - a for a, b in pairwise(times[1:])]
     # When the last round is over, processes leave and take their CPU time with them.
     first, last = samples[0], samples[-2] if len(samples) > 2 else samples[-1]
     return {
@@ -208,6 +219,38 @@ def table(rows: list[dict]) -> str:
             ratio = f"  Folkmoot {row['seconds'] / mine['seconds']:.1f}x faster"
         lines.append(line(row) + ratio)
     return "\n".join(lines)
+
+
+def figures(rows: dict[tuple[str, int, int], dict]) -> dict[str, Any]:
+    """What the pages show: a row for each size, and the least advantage over all sizes."""
+    table = {}
+    for clients, params in SIZES:
+        cells = {name: rows[name, clients, params] for name in systems.ALL}
+        ours = cells["folkmoot"]
+        times = {
+            name: cell["seconds"] / ours["seconds"]
+            for name, cell in cells.items()
+            if "seconds" in cell and cell is not ours
+        }
+        theirs = [round(cell["rss"]) for cell in cells.values() if "rss" in cell][1:]
+        table[f"{clients} × {params // 1_000_000} M"] = {
+            **{SHOWN[name]: shown(cell) for name, cell in cells.items()},
+            "beside the fastest, times": results.significant(min(times.values()), 2),
+            "beside the default, times": round(times.get("flower-deployment", 0)) or "-",
+            "server, MB": round(ours["rss"]),
+            "Flower's, MB": f"{min(theirs)}–{max(theirs)}",
+        }
+    known = [row["beside the default, times"] for row in table.values()]
+    return {
+        "seconds_a_round": table,
+        "least_beside_the_fastest": min(r["beside the fastest, times"] for r in table.values()),
+        "least_beside_the_default": min(times for times in known if times != "-"),
+        "most_server_mb": max(row["server, MB"] for row in table.values()),
+    }
+
+
+def shown(cell: dict) -> float | str:
+    return results.significant(cell["seconds"]) if "seconds" in cell else cell["error"]
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ real wire format, and all clients must end with the same bits.
     python benchmarks/learning_curves.py              # continues where it was stopped
     python benchmarks/learning_curves.py --quick      # a few minutes: one seed, no tuning
 
-Results are lines of out/learning/runs.jsonl; the table and the plot are made from them.
+Runs are lines of out/learning/runs.jsonl; the figures and the plot are made from them.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from typing import Any
 import msgspec
 import torch
 
+import results
 from folkmoot.core.data_config import Data, TokenFiles
 from folkmoot.core.method_config import Dense, DiLoCo, Distro, Recipe, SparseLoCo
 from folkmoot.core.model_config import Gpt
@@ -49,6 +50,14 @@ MODEL = Gpt(layers=2, heads=2, width=64, context=LENGTH)
 HELD_OUT = 256
 POINTS = 6
 TUNING_SEEDS = 3
+STEPS = 144
+SETTINGS = {
+    "parameters_millions": 0.12,
+    "steps": STEPS,
+    "clients": CLIENTS,
+    "tokens_a_step": CLIENTS * BATCH * LENGTH,
+}
+"""What the figures hold for, as the pages say it."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,8 +278,8 @@ def loss_of(row: Row, lr: float, record: Record, seeds: int = 1) -> float:
 def prepared(folder: Path) -> tuple[Path, Path]:
     """Token files of the standard library: nine tenths of its modules, and the rest held out."""
     root = Path(sysconfig.get_paths()["stdlib"])
-    aside = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3"}
-    files = [f for f in sorted(root.rglob("*.py")) if not aside & set(f.relative_to(root).parts)]
+    left_out = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3"}
+    files = [f for f in sorted(root.rglob("*.py")) if not left_out & set(f.relative_to(root).parts)]
     parts: dict[str, list[Path]] = {"train": [], "held_out": []}
     for file in files:
         digest = hashlib.sha256(str(file.relative_to(root)).encode()).digest()
@@ -292,14 +301,16 @@ def main() -> None:
     rows = [row for row in ROWS if not options.rows or row.name in options.rows]
     if options.report:
         rates = known_rates(record)
-        print(report(record.all(), [r.name for r in rows if r.name in rates], rates, options.out))
+        report(record.all(), [r.name for r in rows if r.name in rates], rates, options.out)
         return
     rates = {r.name: (r.lr or rate_guess(r)) if options.quick else tuned(r, record) for r in rows}
     for seed in range(1 if options.quick else options.seeds):
         for row in rows:
             outcome = record.get(row, rates[row.name], seed)
             print(f"{row.name}, seed {seed}: {outcome.loss:.4f}", flush=True)
-    print(report(record.all(), [r.name for r in rows], rates, options.out), flush=True)
+    methods = report(record.all(), [r.name for r in rows], rates, options.out)
+    if not (options.quick or options.rows) and options.steps == STEPS:
+        results.write("learning", "make bench-learning", {**SETTINGS, "methods": methods})
 
 
 def known_rates(record: Record) -> dict[str, float]:
@@ -322,7 +333,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="one seed, short, nothing tuned")
     parser.add_argument("--report", action="store_true", help="only report what was run so far")
-    parser.add_argument("--steps", type=int, default=144, help="steps of the baseline")
+    parser.add_argument("--steps", type=int, default=STEPS, help="steps of the baseline")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rows", nargs="*", help="only these rows of the table")
     parser.add_argument("--out", type=Path, default=Path("out/learning"))

@@ -1,11 +1,13 @@
-"""The table and the plot of benchmarks/learning_curves.py."""
+"""The figures and the plot of benchmarks/learning_curves.py."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Protocol
+from typing import Any, Protocol
+
+from results import significant
 
 
 class Outcome(Protocol):
@@ -30,19 +32,16 @@ BASELINE = "AdamW"
 
 def report(
     outcomes: Sequence[Outcome], names: Sequence[str], rates: Mapping[str, float], out: Path
-) -> str:
-    """Markdown; also written to `out`, beside the plot."""
+) -> dict[str, dict[str, Any]]:
+    """The figures of each method by name; they are printed, and plotted in `out`."""
     chosen = {n: _seeds(o for o in outcomes if (o.row, o.lr) == (n, rates[n])) for n in names}
     baseline = {o.seed: o.loss for o in chosen.get(BASELINE, [])}
-    lines = [
-        "| method | lr | bytes per token | below dense | loss | ratio to AdamW | seeds |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    lines += [_line(n, chosen[n], rates[n], baseline) for n in names if chosen[n]]
-    table = "\n".join(lines)
-    (out / "table.md").write_text(table + "\n")
+    table = {n: _figures(chosen[n], rates[n], baseline) for n in names if chosen[n]}
+    for name, figures in table.items():
+        print(f"{name:26}", "  ".join(f"{what} {figure}" for what, figure in figures.items()))
     _plot([chosen[n] for n in names if chosen[n]], out / "learning.png")
-    return f"{table}\n\nplot: {out / 'learning.png'}"
+    print(f"plot: {out / 'learning.png'}")
+    return table
 
 
 def _seeds(outcomes: Iterable[Outcome]) -> list[Outcome]:
@@ -50,19 +49,18 @@ def _seeds(outcomes: Iterable[Outcome]) -> list[Outcome]:
     return list({o.seed: o for o in outcomes}.values())
 
 
-def _line(name: str, runs: Sequence[Outcome], rate: float, baseline: Mapping[int, float]) -> str:
+def _figures(runs: Sequence[Outcome], rate: float, baseline: Mapping[int, float]) -> dict[str, Any]:
     ratios = [o.loss / baseline[o.seed] for o in runs if o.seed in baseline]
-    spread = f" ± {stdev(ratios):.3f}" if len(ratios) > 1 else ""
-    ratio = f"{mean(ratios):.3f}{spread}" if ratios else "-"
-    loss = mean(o.loss for o in runs)
-    return (
-        f"| {name} | {rate:.2g} | {runs[0].bytes_per_token:,.3g} | {_times(runs[0].dense_ratio)} |"
-        f" {loss:.3f} | {ratio} | {len(runs)} |"
-    )
-
-
-def _times(ratio: float) -> str:
-    return f"{ratio:,.0f}×" if ratio > 0.9 else f"{ratio:.2f}×"
+    fewer = runs[0].dense_ratio
+    return {
+        "lr": significant(rate, 2),
+        "bytes per token": significant(runs[0].bytes_per_token),
+        "times fewer bytes": round(fewer) if fewer > 0.9 else significant(fewer, 2),
+        "loss": round(mean(o.loss for o in runs), 3),
+        "ratio to AdamW": round(mean(ratios), 3) if ratios else "-",
+        "±": round(stdev(ratios), 3) if len(ratios) > 1 else "-",
+        "seeds": len(runs),
+    }
 
 
 def _plot(rows: Sequence[Sequence[Outcome]], path: Path) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Coroutine
 
 from iroh import Connection
 
+import results
 from folkmoot.exchange.peer import Peer, PeerConfig, uniffi_copy
 from folkmoot.exchange.peer.address import encode_address
 from folkmoot.exchange.peer.endpoint import bind, reachable_at, to_dial
@@ -50,7 +51,8 @@ async def pour(connection: Connection) -> None:
     await connection.closed()
 
 
-async def measure_content() -> None:
+async def measure_content() -> dict[str, float]:
+    """How fast content comes by name, in parts of the bare stream's speed."""
     here = await Peer.open(os.urandom(32), TOPIC)
     command = [sys.executable, __file__, "provide", here.id.hex(), here.address.hex()]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
@@ -59,7 +61,7 @@ async def measure_content() -> None:
     provider, address, name, bare, bare_address = (bytes.fromhex(w.decode()) for w in words)
     await here.members({provider: address})
     await here.connected([provider], 20)
-    ours, theirs = [], []
+    ours, theirs, ratios = [], [], {}
     for _ in range(5):
         theirs.append(await timed(drink(bare, bare_address)))
         ours.append(await timed(fetch(here, provider, name)))
@@ -68,9 +70,11 @@ async def measure_content() -> None:
         print(f"content  50 MB, best {what}: by name {mine:.2f}   bare stream {bare_best:.2f}   "
               f"{SIZE / 1e6 / mine:.0f} and {SIZE / 1e6 / bare_best:.0f} MB/s   "
               f"ratio {bare_best / mine:.2f}")  # fmt: skip
+        ratios[what] = results.significant(bare_best / mine, 2)
     process.kill()
     await process.wait()
     await here.close()
+    return ratios
 
 
 async def timed(work: Coroutine[None, None, None]) -> tuple[float, float]:
@@ -97,7 +101,7 @@ async def drink(peer: bytes, address: bytes) -> None:
     await endpoint.close()
 
 
-async def measure_wire(count: int, size: int, rounds: int) -> None:
+async def measure_wire(count: int, size: int, rounds: int) -> dict[str, float]:
     peers = [await Peer.open(os.urandom(32), TOPIC) for _ in range(count)]
     roster = {peer.id: peer.address for peer in peers}
     for peer in peers:
@@ -130,6 +134,10 @@ async def measure_wire(count: int, size: int, rounds: int) -> None:
           f"{sent() / (update * rounds):.3f} × over {rounds} rounds with connecting   "
           f"delay {1000 * statistics.median(delays):.0f} ms")  # fmt: skip
     await asyncio.gather(*(peer.close() for peer in peers))
+    return {
+        "bytes sent, times the least": results.significant(steady),
+        "delay, ms": round(1000 * statistics.median(delays)),
+    }
 
 
 async def main() -> None:
@@ -137,9 +145,11 @@ async def main() -> None:
     if sys.argv[1:2] == ["provide"]:
         await provide(bytes.fromhex(sys.argv[2]), bytes.fromhex(sys.argv[3]))
         return
-    await measure_content()
+    content_speed, rounds = await measure_content(), {}
     for count, size in ((3, 6_000), (8, 6_000), (3, 60_000), (3, 600_000)):
-        await measure_wire(count, size, rounds=20)
+        rounds[f"{count} peers, {size // 1000} KB"] = await measure_wire(count, size, rounds=20)
+    figures = {"beside_a_bare_stream": content_speed, "a_round": rounds}
+    results.write("peer", "make bench-peer", figures)
 
 
 if __name__ == "__main__":

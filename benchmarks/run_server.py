@@ -26,6 +26,7 @@ from pathlib import Path
 import grpc
 import msgspec
 
+import results
 from folkmoot.authority.server import wire
 from folkmoot.authority.server.serve import Listening, collect_seldom, listen
 from folkmoot.authority.server.service import Access
@@ -265,13 +266,19 @@ def main() -> None:
         print(cost.line())
     worst = max(cost.worst() for cost in costs)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    print(f"p99 {worst:.3f} s: goal {GOAL_SECONDS} s {_met(worst <= GOAL_SECONDS)}")
-    print(f"memory {memory:.0f} MB: goal {GOAL_MEGABYTES} MB {_met(memory <= GOAL_MEGABYTES)}")
-    sys.exit(worst > GOAL_SECONDS or memory > GOAL_MEGABYTES)
-
-
-def _met(yes: bool) -> str:
-    return "met" if yes else "MISSED"
+    fast, small = worst <= GOAL_SECONDS, memory <= GOAL_MEGABYTES
+    print(f"p99 {worst:.3f} s: goal {GOAL_SECONDS} s {results.GOALS[fast]}")
+    print(f"memory {memory:.0f} MB: goal {GOAL_MEGABYTES} MB {results.GOALS[small]}")
+    if asked == parser.parse_args([]):
+        epoch = max(cost.worst() for cost in costs if cost.name in ("begin", "turn"))
+        figures = {
+            "clients": clients,
+            "epoch_p99_seconds": results.significant(epoch, 2),
+            "worst_p99_seconds": results.significant(worst, 2),
+            "memory_mb": round(memory),
+        }
+        results.write("run_server", "make bench-run", figures)
+    sys.exit(not (fast and small))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
+import results
 from folkmoot.cli.local import LocalRun
 from folkmoot.core.coordinator import Run, decode_run
 from folkmoot.host.event_log import Reader
@@ -136,6 +137,13 @@ def main() -> None:
     print(f"two plain loops   {alone:,.0f} tokens/s ({before:,.0f} before, {after:,.0f} after)")
     print(f"two clients       {speed:,.0f} tokens/s: {speed / alone:.2f}x, goal {GOAL_THROUGHPUT}x")
     print(f"not training      {overhead:.1%} of a round, goal {GOAL_OVERHEAD:.0%}")
+    if options == parser.parse_args([]):
+        figures = {
+            "tokens_a_second": round(speed),
+            "beside_plain_loops": results.significant(speed / alone),
+            "not_training_percent": results.significant(100 * overhead, 1),
+        }
+        results.write("run_throughput", "make bench-run", figures)
     sys.exit(speed / alone < GOAL_THROUGHPUT or overhead > GOAL_OVERHEAD)
 
 

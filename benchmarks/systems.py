@@ -1,6 +1,6 @@
 """How each system is started for benchmarks/federated.py: one context manager a system.
 
-A system marks the start of each round in `job.marks`, once more after the last, and is killed by
+A system logs the start of each round in `job.round_log`, once more after the last, and is killed by
 the harness afterwards. Flower lives in its own virtual environment, made here the first time.
 """
 
@@ -41,11 +41,11 @@ class Job:
     rounds: int  # the first one, which is not measured, included
 
     @property
-    def marks(self) -> Path:
-        return self.home / "marks.jsonl"
+    def round_log(self) -> Path:
+        return self.home / "rounds.jsonl"
 
     def clean(self) -> None:
-        """Keep the logs and marks, drop the models."""
+        """Keep the logs, drop the models."""
         for entry in self.home.iterdir():
             if entry.is_dir():
                 shutil.rmtree(entry)
@@ -61,7 +61,7 @@ class Started:
     def run(self, *command: object, server: bool = False, **environment: str) -> None:
         env = os.environ | {
             CELL: self.job.label,
-            "BENCH_MARKS": str(self.job.marks),
+            "BENCH_ROUND_LOG": str(self.job.round_log),
             "OMP_NUM_THREADS": "1",
             **environment,
         }
@@ -130,7 +130,7 @@ def flower_legacy(job: Job) -> Iterator[Started]:
 
 @contextmanager
 def flower_ray(job: Job) -> Iterator[Started]:
-    """Virtual clients in Ray actors; its `server` is the driver process, which writes the marks."""
+    """Virtual clients in Ray actors; its `server` is the driver process, which logs the rounds."""
     python, started = flower_python(), Started(job)
     config = {"BENCH_APP": json.dumps(app_config(job))}
     # Ray's sockets have a short path limit and its memory monitor would kill workers before we do.
@@ -165,7 +165,7 @@ def flower_deployment(job: Job) -> Iterator[Started]:
 
 def app_config(job: Job) -> dict[str, int | str]:
     shape = {"clients": job.clients, "params": job.params, "rounds": job.rounds}
-    return {**shape, "marks": str(job.marks)}
+    return {**shape, "round_log": str(job.round_log)}
 
 
 def wait_for(address: str, started: Started) -> None:

@@ -1,22 +1,85 @@
-"""What the pages draw is what the machines do."""
+"""What the pages show is what the machines do and the benchmarks measured; their links lead on."""
 
 import importlib.util
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-spec = importlib.util.spec_from_file_location("diagrams", ROOT / "scripts" / "pages.py")
-diagrams = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(diagrams)
+spec = importlib.util.spec_from_file_location("pages", ROOT / "scripts" / "pages.py")
+pages = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(pages)
+
+EVERY_PAGE = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+_FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
-@pytest.mark.parametrize("page", diagrams.PAGES)
-def test_diagrams_have_not_drifted_from_the_tables(page: str) -> None:
-    text = (ROOT / page).read_text()
-    assert diagrams.drawn(text) == text, "run `make pages`"
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def all_pages() -> str:
+    return "".join(path.read_text() for path in pages.PAGES)
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=named)
+def test_a_page_has_not_drifted_from_what_fills_it(page: Path) -> None:
+    text = page.read_text()
+    assert pages.filled(text) == text, "run `make pages`"
+
+
+def test_every_marker_is_closed() -> None:
+    text = all_pages()
+    assert len(re.findall(r"<!-- (?:diagram|figures?): ", text)) == text.count("<!-- end -->")
 
 
 def test_every_diagram_is_shown() -> None:
-    pages = "".join((ROOT / page).read_text() for page in diagrams.PAGES)
-    assert [name for name in diagrams.DIAGRAMS if f"<!-- diagram: {name} -->" not in pages] == []
+    text = all_pages()
+    assert [name for name in pages.DIAGRAMS if f"<!-- diagram: {name} -->" not in text] == []
+
+
+def test_every_result_is_shown_and_says_where_it_comes_from() -> None:
+    text = all_pages()
+    for name, result in pages.RESULTS.items():
+        assert re.search(rf"<!-- figures?: {name}[. ]", text), f"no page shows {name}.json"
+        assert set(result) - {"note"} == {"source", "date", "commit", "machine", "figures"}
+        assert set(result["machine"]) == {"cores", "cpu", "python", "torch"}
+
+
+def test_a_figure_that_nobody_measured_is_an_error() -> None:
+    with pytest.raises(KeyError, match="no figure"):
+        pages.filled("<!-- figure: digits.guessed -->1<!-- end -->")
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=named)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in _LINK.findall(_FENCED.sub("", page.read_text())):
+        if "://" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        assert target.exists(), f"{named(page)}: there is no {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{named(page)}: there is no heading for {link}"
+
+
+def anchors(page: Path) -> Iterator[str]:
+    """The headings of a page as links spell them."""
+    for heading in re.findall(r"^#+ (.+)$", _FENCED.sub("", page.read_text()), re.MULTILINE):
+        yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_every_decision_is_in_the_index_under_a_number_of_its_own() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text()
+    decisions = [path for path in sorted(folder.glob("*.md")) if path.name != "README.md"]
+    numbers = [path.name[:3] for path in decisions]
+    assert len(set(numbers)) == len(numbers)
+    for path in decisions:
+        heading = path.read_text().partition("\n")[0]
+        assert re.fullmatch(rf"# {path.name[:3]} [^—–-].*", heading), f"{named(path)}: {heading}"
+        title = heading.removeprefix("# ")
+        assert f"[{title}]({path.name})" in index, f"{named(path)} is not in the index"

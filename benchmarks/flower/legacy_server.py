@@ -2,24 +2,27 @@
 
 import os
 import sys
+from pathlib import Path
 
 import flwr
 import numpy as np
 from flwr.common import ndarrays_to_parameters
 from flwr.server import ServerConfig
 from flwr.server.strategy import FedAvg
-from marks import mark
+
+sys.path.insert(0, str(Path(__file__).parent / "app"))
+from bench.round_log import log_round_start
 
 
-class Marked(FedAvg):
+class LoggedFedAvg(FedAvg):
     def configure_fit(self, server_round, parameters, client_manager):
-        mark(server_round)
+        log_round_start(server_round)
         return super().configure_fit(server_round, parameters, client_manager)
 
 
 def main() -> None:
     address, clients, params, rounds = sys.argv[1], *map(int, sys.argv[2:5])
-    strategy = Marked(
+    strategy = LoggedFedAvg(
         fraction_evaluate=0.0,
         min_fit_clients=clients,
         min_available_clients=clients,
@@ -28,7 +31,7 @@ def main() -> None:
     flwr.server.start_server(
         server_address=address, config=ServerConfig(num_rounds=rounds), strategy=strategy
     )
-    mark(rounds + 1)
+    log_round_start(rounds + 1)
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""Folkmoot's coordinator as `federate serve` runs it, with a mark at the start of each round."""
+"""Folkmoot's coordinator as `federate serve` runs it; logs the start of each round."""
 
 import asyncio
 import os
@@ -13,16 +13,16 @@ from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.model_file.layout import save_model
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "flower"))
-from marks import mark
+sys.path.insert(0, str(Path(__file__).parents[1] / "flower" / "app"))
+from bench.round_log import log_round_start
 
 
-class Marked(Coordinator):
+class LoggedCoordinator(Coordinator):
     def submit(self, event):
         effects = super().submit(event)
         for effect in effects:
             if isinstance(effect, m.StateChanged):
-                mark(self.state.round + (effect.after == "ROUND"))
+                log_round_start(self.state.round + (effect.after == "ROUND"))
         return effects
 
 
@@ -48,7 +48,7 @@ def prepare() -> Federation:
 
 
 async def main(config: Federation) -> None:
-    async with serving(config, Marked) as server:
+    async with serving(config, LoggedCoordinator) as server:
         await server.finished()
     os._exit(0)
 
