@@ -21,7 +21,7 @@ PUBLIC = {
         "TABLE Advert AnyEvent Phase Rules State Task"
         " admits advert apply create decode encode next_tick task"
     ),
-    "folkmoot.federated": "Participant Settings Tls join take_part",
+    "folkmoot.federated": "Participant Settings ClientTls join take_part",
     "folkmoot.exchange.bucket": (
         "AlreadyExists BrokenOff Bucket BucketError BucketObject Denied Entry Missing NotPossible"
         " TooLarge TooShort folder_of open_object"

@@ -11,10 +11,11 @@ from typer.testing import CliRunner
 
 from authority.test_server import OPEN, join, run
 from folkmoot.authority import Unreachable
-from folkmoot.authority.server.client import Denied, ServerAuthority, Tls
-from folkmoot.authority.server.serve import Listening, ServerTls, listen
+from folkmoot.authority.server.client import Denied, ServerAuthority
+from folkmoot.authority.server.serve import Listening, listen
 from folkmoot.cli import control
 from folkmoot.host.signing import Identity
+from folkmoot.host.tls import ClientTls, ServerTls
 from support.certificates import Authority
 
 A = Identity(b"a" * 32)
@@ -43,7 +44,7 @@ async def serving(folder: Path, tls: ServerTls | None) -> AsyncIterator[Listenin
         yield server
 
 
-async def joins(server: Listening, tls: Tls | None) -> None:
+async def joins(server: Listening, tls: ClientTls | None) -> None:
     """Join and see the run, as a client does; what it is told is the error."""
     authority = ServerAuthority(f"127.0.0.1:{server.port}", "moot", A, tls)
     try:
@@ -57,14 +58,14 @@ async def joins(server: Listening, tls: Tls | None) -> None:
 
 async def test_a_client_that_trusts_the_servers_authority_joins(tmp_path: Path, town: Town) -> None:
     async with serving(tmp_path, town.plain) as server:
-        await joins(server, Tls(town.servers.file))
+        await joins(server, ClientTls(town.servers.file))
 
 
 async def test_a_client_with_a_certificate_joins_under_mutual_tls(
     tmp_path: Path, town: Town
 ) -> None:
     async with serving(tmp_path, town.mutual) as server:
-        await joins(server, Tls(town.servers.file, *town.clients.sign("ana")))
+        await joins(server, ClientTls(town.servers.file, *town.clients.sign("ana")))
 
 
 async def test_a_plain_client_is_told_that_the_server_uses_tls(tmp_path: Path, town: Town) -> None:
@@ -78,20 +79,20 @@ async def test_a_client_of_a_plain_server_is_told_to_leave_tls_out(
 ) -> None:
     async with serving(tmp_path, None) as server:
         with pytest.raises(Denied, match="does not use TLS: leave --tls-ca out"):
-            await joins(server, Tls(town.servers.file))
+            await joins(server, ClientTls(town.servers.file))
 
 
 async def test_a_server_of_another_authority_is_not_believed(tmp_path: Path, town: Town) -> None:
     async with serving(tmp_path, town.plain) as server:
         with pytest.raises(Denied, match=r"others\.pem vouches for"):
-            await joins(server, Tls(town.others.file))
+            await joins(server, ClientTls(town.others.file))
 
 
 async def test_a_certificate_for_another_host_is_not_believed(tmp_path: Path, town: Town) -> None:
     elsewhere = ServerTls(*town.servers.sign("elsewhere", host="192.0.2.1"))
     async with serving(tmp_path, elsewhere) as server:
         with pytest.raises(Denied, match="certificate is for another host"):
-            await joins(server, Tls(town.servers.file))
+            await joins(server, ClientTls(town.servers.file))
 
 
 async def test_a_client_without_a_certificate_is_told_to_bring_one(
@@ -99,13 +100,13 @@ async def test_a_client_without_a_certificate_is_told_to_bring_one(
 ) -> None:
     async with serving(tmp_path, town.mutual) as server:
         with pytest.raises(Denied, match="wants a certificate of ours"):
-            await joins(server, Tls(town.servers.file))
+            await joins(server, ClientTls(town.servers.file))
 
 
 async def test_a_certificate_of_a_strange_authority_is_refused(tmp_path: Path, town: Town) -> None:
     async with serving(tmp_path, town.mutual) as server:
         with pytest.raises(Denied, match="may not know the CA that signed"):
-            await joins(server, Tls(town.servers.file, *town.others.sign("eve")))
+            await joins(server, ClientTls(town.servers.file, *town.others.sign("eve")))
         assert len(server.keeper.state.pending) == 0
 
 
@@ -146,4 +147,4 @@ def test_half_of_the_tls_options_is_refused_with_what_is_missing(tmp_path: Path)
     words = ["status", "127.0.0.1:1", "--run-id=moot", f"--key={tmp_path / 'k'}", "--tls-cert=c"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 1
-    assert "--tls-cert and --tls-key go together" in result.output
+    assert "our certificate and its key go together" in result.output

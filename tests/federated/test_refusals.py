@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from folkmoot.federated import wire
 from folkmoot.federated.coordinator.config import Security
 from folkmoot.federated.model_file.layout import ModelFile, save_model
-from folkmoot.federated.signing import Signer
+from folkmoot.federated.signing import sign_request
+from folkmoot.host.signing import Signer
 from support.federation import (
     code_of,
     federation_config,
@@ -28,7 +29,7 @@ Code = grpc.StatusCode
 
 def signed(one: Any, method: str, request: Any) -> Any:
     request.run_id = "test"
-    return one.signer.sign(method, request, one.session)
+    return sign_request(one.signer, method, request, one.session)
 
 
 async def send(one: Any, method: str, request: Any) -> Any:
@@ -92,7 +93,9 @@ async def test_what_was_heard_before_a_restart_is_worth_nothing_after_it(tmp_pat
         thief = w.participant("thief")
         answer = await send(thief, "Rendezvous", recorded)
         assert answer.reply == wire.LATER
-        heartbeat = Signer(identity("a")).sign("Heartbeat", wire.HeartbeatRequest(), b"old")
+        heartbeat = sign_request(
+            Signer(identity("a")), "Heartbeat", wire.HeartbeatRequest(), b"old"
+        )
         assert await code_of(send(thief, "Heartbeat", heartbeat)) == Code.UNAUTHENTICATED
 
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from folkmoot.federated import Participant, Settings, Tls, take_part
+from folkmoot.federated import ClientTls, Participant, Settings, take_part
 from folkmoot.federated.coordinator.config import Metrics, Security
 from folkmoot.federated.eventlog import AggregationFailed
 from folkmoot.host.journal import JournalError
@@ -66,7 +66,7 @@ async def test_a_federation_over_tls(tmp_path: Path, mutual: bool) -> None:
     certificate(tmp_path, "authority")
     certificate(tmp_path, "server", "authority")
     certificate(tmp_path, "client", "authority")
-    files = {n: str(tmp_path / n) for n in ("authority.pem", "client.pem", "client.key")}
+    files = {n: tmp_path / n for n in ("authority.pem", "client.pem", "client.key")}
     security = Security(
         tls_certificate="server.pem",
         tls_key="server.key",
@@ -75,12 +75,12 @@ async def test_a_federation_over_tls(tmp_path: Path, mutual: bool) -> None:
     config = federation_config(tmp_path, {"rounds": 2}, security=security)
     server = msgspec.structs.replace(config.server, host="localhost")
     async with running_federation(tmp_path, msgspec.structs.replace(config, server=server)) as w:
-        own = (files["client.pem"], files["client.key"]) if mutual else ("", "")
-        tls = Tls(files["authority.pem"], *own)
+        own = (files["client.pem"], files["client.key"]) if mutual else (None, None)
+        tls = ClientTls(files["authority.pem"], *own)
         plain = w.participant("plain")
         assert await code_of(plain.rendezvous()) == grpc.StatusCode.UNAVAILABLE
         if mutual:
-            nobody = w.participant("nobody", tls=Tls(files["authority.pem"]))
+            nobody = w.participant("nobody", tls=ClientTls(files["authority.pem"]))
             assert await code_of(nobody.rendezvous()) == grpc.StatusCode.UNAVAILABLE
         settings = Settings(address=w.server.address, run_id="test", tls=tls)
         await take_part(One(), settings)

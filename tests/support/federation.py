@@ -20,7 +20,7 @@ from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.model_file.layout import Array, ModelFile
 from folkmoot.federated.participant.bucket import Weights
 from folkmoot.federated.participant.connection import Connection
-from folkmoot.federated.signing import Identity
+from folkmoot.host.signing import Identity
 
 RUN = "test"
 SEED = "5eed" * 16

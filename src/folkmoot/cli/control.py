@@ -63,9 +63,10 @@ async def _ask(
     from folkmoot.authority.server.client import Denied, ServerAuthority
     from folkmoot.cli.user_errors import user_errors
     from folkmoot.host.signing import Identity
+    from folkmoot.host.tls import client_tls
 
     with user_errors(Denied, Unreachable, ValueError, OSError):
-        secured = tls.client_tls(*files)
+        secured = client_tls(*files)
         authority = ServerAuthority(address, run_id, Identity.load(key), secured)
         try:
             refused = await authority.submit(message) if message else None

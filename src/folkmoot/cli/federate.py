@@ -18,7 +18,7 @@ Class = Annotated[
 ]
 RunId = Annotated[str, typer.Option("--run", help="The federation's run_id.")]
 Authority = Annotated[
-    str, typer.Option(help="PEM file of the coordinator's certificate authority: use TLS.")
+    Path | None, typer.Option(help="PEM file of the coordinator's certificate authority: use TLS.")
 ]
 
 
@@ -55,9 +55,11 @@ def join(
     bucket: Annotated[
         str, typer.Option(help="URL of the bucket, when the coordinator does not tell.")
     ] = "",
-    authority: Authority = "",
-    certificate: Annotated[str, typer.Option(help="Our own certificate, for mutual TLS.")] = "",
-    certificate_key: Annotated[str, typer.Option(help="Its private key.")] = "",
+    authority: Authority = None,
+    certificate: Annotated[
+        Path | None, typer.Option(help="Our own certificate, for mutual TLS.")
+    ] = None,
+    certificate_key: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
     peers: Annotated[
         Path | None,
         typer.Option(help="TOML: name = public key of everybody we agree to be summed with."),
@@ -66,18 +68,18 @@ def join(
     """Take part in a federation until it has finished; reconnects for ever."""
     from folkmoot.cli.user_errors import user_errors
     from folkmoot.exchange.bucket import BucketError
-    from folkmoot.federated.participant.connection import Refused, Tls
+    from folkmoot.federated.participant.connection import Refused
     from folkmoot.federated.participant.loop import Settings, keep_freed_memory
+    from folkmoot.host.tls import client_tls
 
     keep_freed_memory()
-    tls = Tls(authority, certificate, certificate_key) if authority or certificate else None
     with user_errors(Refused, BucketError, OSError, ValueError, TypeError):
         settings = Settings(
             address=address,
             run_id=run,
             identity=str(identity),
             bucket=bucket,
-            tls=tls,
+            tls=client_tls(authority, certificate, certificate_key),
             peers=tomllib.loads(peers.read_text()) if peers else {},
         )
         made = load_participant(participant)()
@@ -88,17 +90,17 @@ def join(
 
 def status(
     address: Annotated[str, typer.Argument(help="host:port of the coordinator.")],
-    authority: Authority = "",
+    authority: Authority = None,
 ) -> None:
     """Say how far a federation is."""
     import grpc
 
     from folkmoot.federated import wire
-    from folkmoot.federated.participant.connection import Tls
+    from folkmoot.host.tls import ClientTls
 
     options = [("grpc.max_receive_message_length", 65_536)]
     if authority:
-        channel = grpc.secure_channel(address, Tls(authority).credentials(), options)
+        channel = grpc.secure_channel(address, ClientTls(authority).credentials(), options)
     else:
         channel = grpc.insecure_channel(address, options)
     request, response = wire.METHODS["Status"]
@@ -142,7 +144,7 @@ def key(
 ) -> None:
     """Print the public key of a participant, for the owner's allow-list."""
     from folkmoot.cli.user_errors import user_errors
-    from folkmoot.federated.signing import Identity
+    from folkmoot.host.signing import Identity
 
     with user_errors(OSError, ValueError):
         typer.echo(Identity.load(file).public.hex())

@@ -44,10 +44,11 @@ def join(
     """
     from folkmoot.authority.server.client import Denied
     from folkmoot.cli.user_errors import user_errors
+    from folkmoot.host.tls import client_tls
 
     home = folder or Path("out") / run_id / "client"
     with user_errors(Denied, OSError, ValueError, ImportError):
-        secured = tls.client_tls(tls_ca, tls_cert, tls_key)
+        secured = client_tls(tls_ca, tls_cert, tls_key)
         relays = tuple(relay or ())
         asyncio.run(_join(address, run_id, home, key, bind, relays, threads, store_gb, secured))
 

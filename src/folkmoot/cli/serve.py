@@ -52,19 +52,15 @@ def serve(
     folder, it resumes the same round with the same clients.
     """
     from folkmoot.authority.server.claims import Policy
-    from folkmoot.authority.server.serve import ServerTls
     from folkmoot.cli.user_errors import user_errors
     from folkmoot.core.config import ConfigError
     from folkmoot.core.coordinator import decode_run
     from folkmoot.host.journal import JournalError
+    from folkmoot.host.tls import server_tls
 
     with user_errors(ConfigError, JournalError, OSError, ValueError, ImportError):
         run = decode_run(file.read_text(), file.name)
-        if (tls_cert is None) != (tls_key is None):
-            raise ValueError("TLS needs both --tls-cert and --tls-key")
-        if tls_client_ca is not None and tls_cert is None:
-            raise ValueError("--tls-client-ca needs --tls-cert and --tls-key")
-        tls = ServerTls(tls_cert, tls_key, tls_client_ca) if tls_cert and tls_key else None
+        tls = server_tls(tls_cert, tls_key, tls_client_ca)
         if verify_checkpoints not in tuple(Policy):
             raise ValueError("--verify-checkpoints is auto, always or never")
         folder = state or Path("out") / run.run_id / "server"
@@ -124,7 +120,6 @@ async def _serve(
         run, journal, address, access, tls, lambda effect, now: log.write(effect), data, claims
     ) as server:
         host = address.rpartition(":")[0]
-        (folder / "address").write_text(f"{host}:{server.port}\n")
         if ready_fd is not None:
             os.write(ready_fd, f"{host}:{server.port}\n".encode())
             os.close(ready_fd)

@@ -7,7 +7,6 @@ send raises here: it is noted, and the run goes on.
 """
 
 import asyncio
-import random
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -31,6 +30,7 @@ from folkmoot.core.coordinator.state import Source
 from folkmoot.core.identity import short
 from folkmoot.exchange.peer import Event as PeerEvent
 from folkmoot.exchange.peer import Misbehaved, Peer
+from folkmoot.host.clock import backoff
 from folkmoot.learning.data.source import DataError
 
 T = TypeVar("T")
@@ -203,7 +203,7 @@ class Member:
         return await loop.run_in_executor(self._worker, function, *arguments)
 
     async def _submit(self, message: m.AnyEvent) -> None:
-        wait = FIRST_WAIT
+        delays = backoff(FIRST_WAIT, LONGEST_WAIT)
         while True:
             try:
                 refused = await self.authority.submit(message)
@@ -212,8 +212,7 @@ class Member:
                 self.emit(events.AuthorityUnreachable(str(error)))
                 if isinstance(message, m.HealthCheck):
                     return  # the next one says as much
-                await asyncio.sleep(wait * (0.5 + random.random()))
-                wait = min(wait * 2, LONGEST_WAIT)
+                await asyncio.sleep(next(delays))
         if refused is not None:
             self.emit(events.MessageRefused(type(message).__name__, refused.code))
             self._queue.put_nowait(c.WasRefused(message, refused))

@@ -4,8 +4,8 @@ What a participant's owner needs is here; what a coordinator's owner needs is `f
 and `folkmoot federate serve`.
 """
 
-from folkmoot.federated.participant.connection import Tls
 from folkmoot.federated.participant.loop import Settings, join, take_part
 from folkmoot.federated.participant.participant import Participant
+from folkmoot.host.tls import ClientTls
 
-__all__ = ["Participant", "Settings", "Tls", "join", "take_part"]
+__all__ = ["ClientTls", "Participant", "Settings", "join", "take_part"]

@@ -13,6 +13,8 @@ import os
 import zlib
 from pathlib import Path
 
+from folkmoot.host.files import sync_folder
+
 MAGIC = b"FOLKMOOT JOURNAL 1\n"
 CHUNK = 256 * 1024
 MAX_RECORD = 64 * 1024 * 1024
@@ -99,7 +101,7 @@ class Journal:
         os.write(fd, bytes(body) + bytes(size - len(body)))
         os.fsync(fd)
         os.replace(partial, self.path)
-        fsync_folder(self.path.parent)
+        sync_folder(self.path.parent)
         if self._fd >= 0:
             os.close(self._fd)
         self._fd, self._filled, self._position, self._crc = fd, size, len(body), crc
@@ -109,15 +111,6 @@ class Journal:
         os.pwrite(self._fd, bytes(target - self._filled), self._filled)
         os.fsync(self._fd)
         self._filled = target
-
-
-def fsync_folder(path: Path) -> None:
-    """Make a rename in `path` survive a power cut."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _frame(record: bytes, crc: int) -> tuple[bytes, int]:

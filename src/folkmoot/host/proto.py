@@ -6,7 +6,6 @@ compiles it on first import, through grpcio-tools (a development tool), and keep
 """
 
 import contextlib
-import os
 import sys
 import tempfile
 from importlib.resources import files
@@ -52,9 +51,9 @@ def _descriptor_set(proto: Path) -> bytes:
             return compiled.read_bytes()
     data = compile_proto(proto)
     with contextlib.suppress(OSError):  # a read-only tree compiles again next time
-        partial = compiled.with_suffix(f".{os.getpid()}.part")
-        partial.write_bytes(data)
-        os.replace(partial, compiled)
+        from folkmoot.host.files import write_atomically  # not where the package is being built
+
+        write_atomically(compiled, data)
     return data
 
 

@@ -7,8 +7,11 @@ nothing after it, and the nonces of a session fit in a small window.
 
 import os
 import secrets
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -57,6 +60,29 @@ class Identity:
 
     def sign(self, data: bytes) -> bytes:
         return self._key.sign(data)
+
+
+class Signer:
+    """Signs an identity's requests, each with a nonce of its own."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+        # Above every nonce of an earlier process with the same key, unless the clock went back.
+        self._nonce = time.time_ns() // 1000
+
+    def leap(self) -> None:
+        """Go on with nonces an hour ahead, past those of a life in which the clock was ahead."""
+        self._nonce += 3_600_000_000
+
+    def sign(self, proof: Any, session: bytes, signed_bytes: Callable[[], bytes]) -> None:
+        """Fill in a request's `proof`; signed again from scratch each time it is sent.
+
+        `signed_bytes` gives what the signature covers, once all but the signature is there.
+        """
+        self._nonce += 1
+        proof.public_key, proof.session = self.identity.public, session
+        proof.nonce, proof.signature = self._nonce, b""
+        proof.signature = self.identity.sign(signed_bytes())
 
 
 def framed(*parts: bytes) -> bytes:

@@ -19,7 +19,7 @@ from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.participant import Participant
 from folkmoot.federated.secure.config import SecureRules
 from folkmoot.federated.secure.messages import Shares, decode, encode
-from folkmoot.federated.signing import Identity
+from folkmoot.host.signing import Identity
 from support.federation import Watched
 
 SIZE = 1000

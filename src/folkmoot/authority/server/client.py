@@ -7,10 +7,9 @@ does not take our kind of connection (TLS) is not tried for ever: what to do abo
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import grpc
 import msgspec
@@ -21,7 +20,10 @@ from folkmoot.core.coordinator import Coordinator, decode
 from folkmoot.core.coordinator.messages import AnyEvent, Reason, Refused, refusal
 from folkmoot.core.coordinator.view import apply_change
 from folkmoot.core.delta import DeltaError
-from folkmoot.host.signing import Identity
+from folkmoot.host.clock import backoff
+from folkmoot.host.rpc import open_channel
+from folkmoot.host.signing import Identity, Signer
+from folkmoot.host.tls import ClientTls
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 # A server may also hang up because it is just ending: believe it after so many times.
@@ -33,18 +35,6 @@ class Denied(Exception):
     """The server will not have us; the message says why. Trying again does not help."""
 
 
-class Tls(NamedTuple):
-    """Files in PEM: whom to trust, and (for mutual TLS) our own certificate and key."""
-
-    ca: Path
-    cert: Path | None = None
-    key: Path | None = None
-
-    def credentials(self) -> grpc.ChannelCredentials:
-        own = [p.read_bytes() if p else None for p in (self.key, self.cert)]
-        return grpc.ssl_channel_credentials(self.ca.read_bytes(), *own)
-
-
 def _whole(snapshot: bytes) -> Coordinator:
     try:
         return decode(snapshot)
@@ -52,7 +42,7 @@ def _whole(snapshot: bytes) -> Coordinator:
         raise DeltaError(f"the server sent what is no state: {error}") from error
 
 
-def _mismatch(details: str, tls: Tls | None) -> str | None:
+def _mismatch(details: str, tls: ClientTls | None) -> str | None:
     """What to do when the two ends do not speak the same TLS, as far as the error tells."""
     if "WRONG_VERSION_NUMBER" in details:
         return "the server does not use TLS: leave --tls-ca out"
@@ -84,25 +74,20 @@ class ServerAuthority:
     """One client's connection to the server at `address`."""
 
     def __init__(
-        self, address: str, run_id: str, identity: Identity, tls: Tls | None = None
+        self, address: str, run_id: str, identity: Identity, tls: ClientTls | None = None
     ) -> None:
         options = [
             ("grpc.max_receive_message_length", wire.MAX_CHANGE),
             ("grpc.keepalive_time_ms", 20_000),
             ("grpc.max_reconnect_backoff_ms", round(LONGEST_WAIT * 1000)),
         ]
-        if tls is None:
-            self._channel = grpc.aio.insecure_channel(address, options)
-        else:
-            self._channel = grpc.aio.secure_channel(address, tls.credentials(), options)
+        self._channel = open_channel(address, tls, options)
         self.address = address
         self.run_id = run_id
         self._tls = tls
         self._met = False  # whether the server ever answered
-        self._identity = identity
+        self._signer = Signer(identity)
         self._session = b""
-        # Above every nonce of an earlier process with the same key.
-        self._nonce = time.time_ns() // 1000
         self.sent = self.received = 0  # bytes of messages, for the account of a round
         self._hello = self._method("Hello", wire.HelloReply)
         self._submit = self._method("Submit", wire.Receipt)
@@ -146,11 +131,11 @@ class ServerAuthority:
         raise AssertionError("the second attempt returns or raises")
 
     async def watch(self) -> AsyncIterator[Coordinator]:
-        wait, hung_up = FIRST_WAIT, 0
+        delays, hung_up = backoff(FIRST_WAIT, LONGEST_WAIT), 0
         while True:
             try:
                 async for state in self._stream():
-                    wait = FIRST_WAIT
+                    delays = backoff(FIRST_WAIT, LONGEST_WAIT)
                     yield state
             except grpc.aio.AioRpcError as error:
                 if error.code() in _FINAL:
@@ -163,8 +148,7 @@ class ServerAuthority:
                     self._session = b""
             except DeltaError:
                 pass  # a change that does not fit: begin again with a whole state
-            await asyncio.sleep(wait)
-            wait = min(wait * 2, LONGEST_WAIT)
+            await asyncio.sleep(next(delays))
 
     async def _stream(self) -> AsyncIterator[Coordinator]:
         state: Coordinator | None = None
@@ -183,14 +167,9 @@ class ServerAuthority:
             hello = wire.HelloRequest(run_id=self.run_id)
             self._session = (await self._hello(hello, timeout=SUBMIT_TIMEOUT)).session
             self._met = True
-        self._nonce += 1
-        request = wire.Signed(
-            public_key=self._identity.public,
-            session=self._session,
-            nonce=self._nonce,
-            payload=payload,
-        )
-        request.signature = self._identity.sign(wire.signed_bytes(method, self.run_id, request))
+        request = wire.Signed(payload=payload)
+        covered = partial(wire.signed_bytes, method, self.run_id, request)
+        self._signer.sign(request, self._session, covered)
         self.sent += request.ByteSize()
         return request
 

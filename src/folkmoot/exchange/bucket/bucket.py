@@ -29,7 +29,6 @@ from folkmoot.exchange.bucket.folder import (
     PART,
     AsyncBody,
     Body,
-    in_thread,
     write_file,
     write_file_async,
 )
@@ -52,6 +51,7 @@ from folkmoot.exchange.bucket.store import (
     is_denial,
     open_store,
 )
+from folkmoot.host.threads import in_thread
 
 __all__ = [
     "AlreadyExists",

@@ -33,6 +33,7 @@ from folkmoot.federated.coordinator.secure_rounds import SecureRounds
 from folkmoot.federated.coordinator.updates import combine, lost
 from folkmoot.federated.model_file.layout import ModelFile, layout_of
 from folkmoot.federated.secure.masks import Mask
+from folkmoot.host.clock import wall_clock
 from folkmoot.host.journal import Journal, JournalError
 
 logger = logging.getLogger(__name__)
@@ -57,11 +58,6 @@ class Happened(msgspec.Struct, frozen=True, tag=True):
 
 Record = Snapshot | Happened
 _decode = msgspec.msgpack.Decoder(Record).decode
-
-
-def wall_clock() -> int:
-    """Milliseconds; the journal outlives the machine's boot, so this is no monotonic clock."""
-    return time.time_ns() // 1_000_000
 
 
 def round_seed(secret: bytes) -> int:

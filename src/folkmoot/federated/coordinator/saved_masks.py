@@ -6,7 +6,6 @@ that dies after the reveal must not need to ask again.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import msgspec
 
 from folkmoot.core.federation.state import Delivery
 from folkmoot.federated.secure.masks import Mask
+from folkmoot.host.files import write_atomically
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -28,12 +28,7 @@ def remember(path: Path, deliveries: Sequence[Delivery], masks: Sequence[Mask]) 
     """Keep the masks of a sum until the next one's."""
     digests = [delivery.digest for delivery in deliveries]
     kept = Kept(deliveries[0].round, digests, [(mask.key, mask.sign) for mask in masks])
-    partial = path.with_suffix(".part")
-    with partial.open("wb") as file:
-        file.write(msgspec.msgpack.encode(kept))
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    write_atomically(path, msgspec.msgpack.encode(kept))
 
 
 def recall(path: Path, deliveries: Sequence[Delivery]) -> list[Mask] | None:

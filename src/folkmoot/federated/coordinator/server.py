@@ -5,13 +5,12 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-import grpc
-import grpc.aio
-
 from folkmoot.federated import eventlog
 from folkmoot.federated.coordinator.config import Federation, Security
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.service import CoordinatorService
+from folkmoot.host.rpc import listen, new_server
+from folkmoot.host.tls import ServerTls, server_tls
 
 #: How long participants may take to hear FINISHED before the coordinator leaves.
 FAREWELL = 5.0
@@ -53,12 +52,12 @@ async def serving(
 ) -> AsyncIterator[Server]:
     """Run a coordinator for as long as the block runs."""
     coordinator = make(config)
-    server = grpc.aio.server(options=_options(config))
+    server = new_server(_options(config))
     stop_metrics: Callable[[], None] = lambda: None  # noqa: E731 - the no-op of what follows
     try:
         service = CoordinatorService(coordinator)
         server.add_generic_rpc_handlers((service.handler(),))
-        port = _listen(server, config)
+        port = listen(server, config.server.address, _tls(config.security))
         metrics_port = None
         if config.metrics.enable:
             metrics_port, stop_metrics = coordinator.meters.serve(
@@ -85,31 +84,11 @@ def _options(config: Federation) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", config.server.max_message),
         ("grpc.max_send_message_length", config.server.max_message),
         ("grpc.max_metadata_size", 8192),
-        ("grpc.so_reuseport", 0),
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ]
 
 
-def _listen(server: grpc.aio.Server, config: Federation) -> int:
-    credentials = server_credentials(config.security)
-    try:
-        if credentials is None:
-            return server.add_insecure_port(config.server.address)
-        return server.add_secure_port(config.server.address, credentials)
-    except RuntimeError as error:
-        raise OSError(f"cannot listen on {config.server.address}: {error}") from None
-
-
-def server_credentials(security: Security) -> grpc.ServerCredentials | None:
-    """TLS as the config says; with a client authority, mutual."""
-    if not security.tls_certificate:
-        return None
-    authority = security.tls_client_authority
-    return grpc.ssl_server_credentials(
-        [(Path(security.tls_key).read_bytes(), Path(security.tls_certificate).read_bytes())],
-        root_certificates=Path(authority).read_bytes() if authority else None,
-        require_client_auth=bool(authority),
-    )
+def _tls(security: Security) -> ServerTls | None:
+    files = (security.tls_certificate, security.tls_key, security.tls_client_authority)
+    return server_tls(*(Path(file) if file else None for file in files))

@@ -25,7 +25,8 @@ from folkmoot.federated.coordinator.secure_rounds import refusal
 from folkmoot.federated.coordinator.updates import Judged, judge
 from folkmoot.federated.secure.messages import BadMessage
 from folkmoot.federated.secure.participant_attempt import Distrust
-from folkmoot.federated.signing import SESSION_BYTES, Nonces, Unauthenticated, verify
+from folkmoot.federated.signing import verify_request
+from folkmoot.host.signing import SESSION_BYTES, Nonces, Unauthenticated
 
 DIGEST_BYTES = 32
 Code = grpc.StatusCode
@@ -258,7 +259,7 @@ class CoordinatorService:
     def _proven(self, method: str, request: Any, *, session_known: bool = True) -> bytes:
         """The key that signed the request, once, for this run and session."""
         try:
-            key = verify(method, request)
+            key = verify_request(method, request)
             if request.run_id != self.config.run_id:
                 raise Unauthenticated(f"this is run {self.config.run_id!r}, not {request.run_id!r}")
             if request.proof.session == self.session:

@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from folkmoot.host.journal import fsync_folder
+from folkmoot.host.files import sync_folder
 
 Array = NDArray[Any]
 
@@ -323,8 +323,8 @@ class ModelWriter:
         os.close(self._fd)
         self._fd = -1
         if durable:
-            fsync_folder(self.path.parent)
-            fsync_folder(self.path.parent.parent)
+            sync_folder(self.path.parent)
+            sync_folder(self.path.parent.parent)
 
     def _placed(self, name: str, start: int, values: Array) -> tuple[int, memoryview]:
         """Where in the file a block goes, and its bytes."""

@@ -5,17 +5,17 @@ back-off, and registers again when the coordinator has started again or forgotte
 """
 
 import asyncio
-import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
-import msgspec
 
 from folkmoot.federated import wire
-from folkmoot.federated.signing import Identity, Signer
+from folkmoot.federated.signing import sign_request
+from folkmoot.host.clock import backoff
+from folkmoot.host.rpc import open_channel
+from folkmoot.host.signing import Identity, Signer
+from folkmoot.host.tls import ClientTls
 
 Code = grpc.StatusCode
 #: What a lost connection, or a coordinator that starts, is overloaded or in trouble looks like.
@@ -31,22 +31,6 @@ CALL_TIMEOUT = 30.0
 END_TIMEOUT = 600.0
 
 
-class Tls(msgspec.Struct, frozen=True):
-    """PEM files: the authority of the coordinator's certificate, and our own for mutual TLS."""
-
-    authority: str = ""
-    certificate: str = ""
-    key: str = ""
-
-    def credentials(self) -> grpc.ChannelCredentials:
-        def read(name: str) -> bytes | None:
-            return Path(name).read_bytes() if name else None
-
-        return grpc.ssl_channel_credentials(
-            read(self.authority), read(self.key), read(self.certificate)
-        )
-
-
 class Finished(Exception):
     """The federation is over and takes nobody any more."""
 
@@ -59,21 +43,13 @@ class Refused(Exception):
         self.code, self.reason = code, reason
 
 
-def backoff(first: float = 0.1, most: float = 10.0) -> Iterator[float]:
-    """Delays that double, with jitter so that a thousand participants do not come back at once."""
-    delay = first
-    while True:
-        yield delay * random.uniform(0.5, 1.0)
-        delay = min(delay * 2, most)
-
-
 class Connection:
     def __init__(
         self,
         address: str,
         run_id: str,
         identity: Identity,
-        tls: Tls | None = None,
+        tls: ClientTls | None = None,
         longest_pause: float = 10.0,
     ) -> None:
         self.run_id, self.longest_pause = run_id, longest_pause
@@ -86,10 +62,7 @@ class Connection:
             ("grpc.keepalive_timeout_ms", 10_000),
             ("grpc.max_receive_message_length", 2 << 20),
         ]
-        if tls is None:
-            self._channel = grpc.aio.insecure_channel(address, options)
-        else:
-            self._channel = grpc.aio.secure_channel(address, tls.credentials(), options)
+        self._channel = open_channel(address, tls, options)
         self._calls = {
             name: self._channel.unary_unary(
                 f"/{wire.SERVICE}/{name}",
@@ -110,7 +83,7 @@ class Connection:
     async def call(self, method: str, request: Any, limit: float = CALL_TIMEOUT) -> Any:
         """One attempt, signed for the present session. Raises `grpc.aio.AioRpcError`."""
         request.run_id = self.run_id
-        self.signer.sign(method, request, self.session)
+        sign_request(self.signer, method, request, self.session)
         return await self._calls[method](request, timeout=limit)
 
     async def insist(self, method: str, request: Any, limit: float = CALL_TIMEOUT) -> Any:

@@ -24,8 +24,6 @@ from folkmoot.federated.participant.connection import (
     Connection,
     Finished,
     Refused,
-    Tls,
-    backoff,
 )
 from folkmoot.federated.participant.participant import (
     Participant,
@@ -36,7 +34,9 @@ from folkmoot.federated.participant.participant import (
 )
 from folkmoot.federated.participant.presigned import PresignedWeights
 from folkmoot.federated.participant.secure_delivery import SecurePart
-from folkmoot.federated.signing import Identity
+from folkmoot.host.clock import backoff
+from folkmoot.host.signing import Identity
+from folkmoot.host.tls import ClientTls
 
 _READY = {
     machine.Phase.WAITING: "READY",
@@ -64,7 +64,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     bucket_options: dict[str, str] = {}
     # For secure aggregation: the public key in hex of everybody we agree to be summed with.
     peers: dict[str, str] = {}
-    tls: Tls | None = None
+    tls: ClientTls | None = None
     # Seconds between two attempts to reach a coordinator that does not answer, at the most.
     longest_pause: float = 10.0
 

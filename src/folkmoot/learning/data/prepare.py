@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from folkmoot.host.files import write_atomically
 from folkmoot.learning.data import tokenizer
 from folkmoot.learning.data.source import DataError
 from folkmoot.learning.data.text import encode_many
@@ -72,7 +73,7 @@ def prepare(files: Sequence[Path], tokenizer_name: str, out: Path) -> Iterator[D
             tokens = _encode(files, batch, using).astype(dtype)
             _append(part, tokens)
             done = _after(done, batch, len(tokens))
-            _write(_beside(out, ".progress"), msgspec.json.encode(done))
+            write_atomically(_beside(out, ".progress"), msgspec.json.encode(done))
             yield done
     yield _finish(out, using, dtype, done, len(files))
 
@@ -89,8 +90,8 @@ def choose_tokenizer(files: Sequence[Path], name: str, out: Path) -> Tokenizer:
     if kept.is_file() and marked.is_file() and marked.read_text() == mark:
         return tokenizer.load(str(kept))
     using = tokenizer.train_bpe(_training_texts(files), int(name[4:]))
-    _write(kept, using.to_json().encode())
-    _write(marked, mark.encode())
+    write_atomically(kept, using.to_json().encode())
+    write_atomically(marked, mark.encode())
     return using
 
 
@@ -199,9 +200,9 @@ def _finish(out: Path, using: Tokenizer, dtype: np.dtype[Any], done: Done, files
     with _beside(out, ".part").open("rb") as part:
         digest = hashlib.file_digest(part, "sha256").hexdigest()
     kept = out.with_suffix(".tokenizer.json")
-    _write(kept, using.to_json().encode())
+    write_atomically(kept, using.to_json().encode())
     prepared = Prepared(done.tokens, dtype.name, using.vocab_size, kept.name, files, digest)
-    _write(out.with_suffix(".json"), msgspec.json.format(msgspec.json.encode(prepared)))
+    write_atomically(out.with_suffix(".json"), msgspec.json.format(msgspec.json.encode(prepared)))
     _beside(out, ".part").replace(out)
     for suffix in (".progress", ".bpe"):
         _beside(out, suffix).unlink(missing_ok=True)
@@ -235,13 +236,3 @@ def _training_texts(files: Sequence[Path]) -> Iterator[str]:
 
 def _beside(out: Path, suffix: str) -> Path:
     return out.with_name(out.name + suffix)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replace a small file at once, and on disk before what follows."""
-    staging = path.with_name(path.name + ".new")
-    with staging.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    staging.replace(path)
