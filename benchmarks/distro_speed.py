@@ -26,8 +26,8 @@ from torch import nn
 
 import results
 from einsum_distro import EinsumDistro
-from folkmoot.core.method_config import Distro
-from folkmoot.core.model_config import Gpt
+from folkmoot.core.method_config import DistroConfig
+from folkmoot.core.model_config import GptConfig
 from folkmoot.learning.checkpoints.state_hash import state_hash
 from folkmoot.learning.gradients import loss_and_gradients
 from folkmoot.learning.methods.distro import DistroMethod
@@ -35,8 +35,8 @@ from folkmoot.learning.methods.distro.wire import payload_size
 from folkmoot.learning.models import build
 
 MODELS = {
-    10: Gpt(vocab_size=4096, layers=8, heads=4, width=256, hidden=1024, context=512),
-    100: Gpt(vocab_size=16384, layers=11, heads=12, width=768, hidden=2560, context=512),
+    10: GptConfig(vocab_size=4096, layers=8, heads=4, width=256, hidden=1024, context=512),
+    100: GptConfig(vocab_size=16384, layers=11, heads=12, width=768, hidden=2560, context=512),
 }
 LR = 1e-4
 OURS: dict[str, dict[str, object]] = {
@@ -60,9 +60,9 @@ def count(model: nn.Module) -> int:
 class OurSide:
     """One client; `seconds()` is a round's exchange, `beside` what it did apart from that."""
 
-    def __init__(self, size: int, peers: int, **recipe: object) -> None:
+    def __init__(self, size: int, peers: int, **config: object) -> None:
         self.model = model_of(size)
-        self.method = DistroMethod(self.model, Distro(**recipe))  # type: ignore[arg-type]
+        self.method = DistroMethod(self.model, DistroConfig(**config))  # type: ignore[arg-type]
         self.peers, self.step = peers, 0
         self.beside: dict[str, float] = {}
         self._time("preparing", self.method.flat, "clear_grads")
@@ -134,7 +134,7 @@ def adamw(size: int) -> Callable[[], float]:
 
 def einsum(size: int, peers: int) -> Callable[[], float]:
     model = model_of(size)
-    side = EinsumDistro(list(model.parameters()), Distro().k, 0.95)
+    side = EinsumDistro(list(model.parameters()), DistroConfig().k, 0.95)
     for p in model.parameters():
         p.grad = torch.randn_like(p)
     others = [side.compress() for _ in range(peers - 1)]
@@ -186,7 +186,7 @@ def best(contenders: dict[str, Callable[[], float]], turns: int) -> dict[str, fl
 def measure(size: int, threads: int, turns: int, tokens: int) -> dict[str, float]:
     torch.set_num_threads(threads)
     gc.collect()  # what was measured before refers to itself, and is large
-    plain = {name: OurSide(size, 3, delay=0, **recipe).seconds for name, recipe in OURS.items()}
+    plain = {name: OurSide(size, 3, delay=0, **config).seconds for name, config in OURS.items()}
     delayed = OurSide(size, 3, delay=1)
     seconds = best(
         {
@@ -205,17 +205,17 @@ def measure(size: int, threads: int, turns: int, tokens: int) -> dict[str, float
     return seconds
 
 
-def peak_copies(size: int, recipe: Distro) -> float:
+def peak_copies(size: int, config: DistroConfig) -> float:
     """Peak memory beyond model and gradients, in copies of the model; run in its own process."""
     model = model_of(size)
     for p in model.parameters():
         p.grad = torch.randn_like(p)
     torch.set_num_threads(1)
-    warm = DistroMethod(nn.Linear(64, 128), recipe)
+    warm = DistroMethod(nn.Linear(64, 128), config)
     rounds(warm)
     Path("/proc/self/clear_refs").write_text("5")
     before = resident("VmRSS")
-    method = DistroMethod(model, recipe)
+    method = DistroMethod(model, config)
     rounds(method)
     return (resident("VmHWM") - before) * 1024 / (4 * count(model))
 
@@ -285,7 +285,7 @@ def main() -> None:
     now = time.process_time if options.clock == "cpu" else time.perf_counter
     if options.memory:
         size, delay = options.memory
-        print(peak_copies(size, Distro(delay=delay)))
+        print(peak_copies(size, DistroConfig(delay=delay)))
         return
     columns: dict[str, dict[str, float]] = {}
     wire: dict[str, dict[str, float]] = {}
@@ -297,7 +297,7 @@ def main() -> None:
         for threads in map(int, options.threads.split(",")):
             column = f"{name}, {threads} thread{'s' if threads > 1 else ''}"
             columns[column] = report(size, threads, measure(size, threads, turns, tokens), tokens)
-        for k in (8, Distro().k):
+        for k in (8, DistroConfig().k):
             plan = OurSide(size, 1, delay=0, k=k).method.plan
             fewer = round(4 * plan.size / payload_size(plan))
             wire.setdefault(name, {})[f"k = {k}"] = fewer

@@ -30,9 +30,15 @@ import msgspec
 import torch
 
 import results
-from folkmoot.core.data_config import Data, TokenFiles
-from folkmoot.core.method_config import Dense, DiLoCo, Distro, Recipe, SparseLoCo
-from folkmoot.core.model_config import Gpt
+from folkmoot.core.data_config import DataConfig, TokenFiles
+from folkmoot.core.method_config import (
+    DenseConfig,
+    DiLoCoConfig,
+    DistroConfig,
+    MethodConfig,
+    SparseLoCoConfig,
+)
+from folkmoot.core.model_config import GptConfig
 from folkmoot.core.schedule import Cosine
 from folkmoot.learning import methods
 from folkmoot.learning.data import Samples, open_data
@@ -46,7 +52,7 @@ CLIENTS = 4
 LENGTH = 128
 BATCH = 8
 """Sequences per client and step of the baseline: 4,096 tokens a step in all."""
-MODEL = Gpt(layers=2, heads=2, width=64, context=LENGTH)
+MODEL = GptConfig(layers=2, heads=2, width=64, context=LENGTH)
 HELD_OUT = 256
 POINTS = 6
 TUNING_SEEDS = 3
@@ -62,7 +68,7 @@ SETTINGS = {
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    recipe: Recipe
+    method: MethodConfig
     lr: float
     """First guess; the others are found by doubling and halving."""
     micro: int = BATCH
@@ -73,19 +79,19 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LOCAL = {"local_steps": 16, "weight_decay": 0.1}
-SPARSE = SparseLoCo(**LOCAL, k=1)
+SPARSE = SparseLoCoConfig(**LOCAL, k=1)
 
 
 def distro(name: str, lr: float = 6e-3, **settings: Any) -> Row:
     """A row of DisTrO; what is not said is the default, without delay."""
     row = {key: settings.pop(key) for key in ("lr_of", "missing") if key in settings}
-    recipe = Distro(**{"weight_decay": 0.1, "delay": 0, **settings})
-    return Row(name=f"DisTrO {name}", recipe=recipe, lr=lr, **row)
+    method = DistroConfig(**{"weight_decay": 0.1, "delay": 0, **settings})
+    return Row(name=f"DisTrO {name}", method=method, lr=lr, **row)
 
 
 ROWS = [
-    Row(name="AdamW", recipe=Dense(weight_decay=0.1), lr=6e-3),
-    Row(name="SparseLoCo", recipe=SPARSE, lr=4e-3, micro=2),
+    Row(name="AdamW", method=DenseConfig(weight_decay=0.1), lr=6e-3),
+    Row(name="SparseLoCo", method=SPARSE, lr=4e-3, micro=2),
     distro("k=32", k=32),
     distro("k=8", k=8),
     distro("k=32, delay 1", k=32, delay=1, lr_of="DisTrO k=32"),
@@ -94,7 +100,7 @@ ROWS = [
     distro("k=8, sign", k=8, treatment="sign", lr=8e-3),
     Row(
         name="SparseLoCo, 20 % missing",
-        recipe=SPARSE,
+        method=SPARSE,
         lr=0,
         micro=2,
         lr_of="SparseLoCo",
@@ -106,12 +112,12 @@ ROWS = [
     distro("k=32, adam", k=32, treatment="adam", lr=3e-3),
     Row(
         name="DiLoCo",
-        recipe=DiLoCo(**LOCAL, outer_lr=1.0, outer_momentum=0.0),
+        method=DiLoCoConfig(**LOCAL, outer_lr=1.0, outer_momentum=0.0),
         lr=4e-3,
         micro=2,
     ),
-    Row(name="SGD", recipe=Dense(optimizer="sgd"), lr=0.3),
-    Row(name="AdamW, steps a quarter", recipe=Dense(weight_decay=0.1), lr=6e-3, micro=2),
+    Row(name="SGD", method=DenseConfig(optimizer="sgd"), lr=0.3),
+    Row(name="AdamW, steps a quarter", method=DenseConfig(weight_decay=0.1), lr=6e-3, micro=2),
 ]
 
 
@@ -139,7 +145,7 @@ class Client:
     def __init__(self, number: int, row: Row, data: Samples, seed: int) -> None:
         self.number, self.row, self.data = number, row, data
         self.model = build(MODEL, seed, "cpu")
-        self.method = methods.build(self.model, row.recipe)
+        self.method = methods.build(self.model, row.method)
         self.share = row.micro * self.method.local_steps
         """Sequences per round."""
 
@@ -161,7 +167,7 @@ class Task(msgspec.Struct, frozen=True):
 
     def data(self, seed: int) -> tuple[Samples, Samples]:
         def opened(path: Path, seed: int) -> Samples:
-            return open_data(Data(TokenFiles((str(path),)), LENGTH, wrap=True), seed)
+            return open_data(DataConfig(TokenFiles((str(path),)), LENGTH, wrap=True), seed)
 
         return opened(self.train, seed), opened(self.held_out, 0)
 

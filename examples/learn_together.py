@@ -18,9 +18,9 @@ from pathlib import Path
 
 from learning_curve import CtrlC, Curve, Display
 
-from folkmoot.core.data_config import Data, TokenFiles
-from folkmoot.core.method_config import Distro, Recipe
-from folkmoot.core.model_config import Gpt
+from folkmoot.core.data_config import DataConfig, TokenFiles
+from folkmoot.core.method_config import DistroConfig, MethodConfig
+from folkmoot.core.model_config import GptConfig
 from folkmoot.core.schedule import Cosine
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.learning import generate, methods
@@ -34,7 +34,7 @@ from folkmoot.learning.gradients import loss_and_gradients
 from folkmoot.learning.methods.protocol import Contribution
 from folkmoot.learning.models import build
 
-RECIPE: Recipe = Distro()
+METHOD: MethodConfig = DistroConfig()
 BASE_LR = 0.012
 SEQUENCE = 128
 PROMPT = "def read_file(self, path):\n"
@@ -43,10 +43,10 @@ PROMPT = "def read_file(self, path):\n"
 class Client:
     """One member: a model, a method to exchange what it learns, and a share of each batch."""
 
-    def __init__(self, number: int, config: Gpt, data: Samples, seed: int) -> None:
+    def __init__(self, number: int, config: GptConfig, data: Samples, seed: int) -> None:
         self.number, self.data = number, data
         self.model = build(config, seed, "cpu")
-        self.method = methods.build(self.model, RECIPE)
+        self.method = methods.build(self.model, METHOD)
 
     def train(self, step: int, clients: int, batch: int, lr: float) -> Contribution:
         first = (step * clients + self.number) * batch
@@ -58,7 +58,7 @@ def main(options: argparse.Namespace, ctrl_c: CtrlC) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     print("Preparing the standard library's source: training and held-out files ...", flush=True)
     using, train, held_out = library_data(options)
-    config = Gpt(
+    config = GptConfig(
         vocab_size=using.vocab_size, layers=4, heads=4, width=options.width, context=SEQUENCE
     )
     clients = [Client(n, config, train, options.seed) for n in range(options.clients)]
@@ -152,7 +152,7 @@ def library_data(options: argparse.Namespace) -> tuple[Tokenizer, Samples, Sampl
 
     def opened(name: str, wrap: bool) -> Samples:
         source = TokenFiles((str(options.out / name),), prepared.dtype)  # type: ignore[arg-type]
-        return open_data(Data(source, SEQUENCE, wrap=wrap), options.seed, using.vocab_size)
+        return open_data(DataConfig(source, SEQUENCE, wrap=wrap), options.seed, using.vocab_size)
 
     return using, opened("train.bin", True), opened("held_out.bin", False)
 

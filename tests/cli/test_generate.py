@@ -10,14 +10,14 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from folkmoot.cli import generate as cli
-from folkmoot.core.model_config import Gpt
+from folkmoot.core.model_config import GptConfig
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.learning.checkpoints.fetch import latest
 from folkmoot.learning.checkpoints.save import save
 from folkmoot.learning.data.tokenizer import byte_tokenizer
 from folkmoot.learning.models import build
 
-TINY = Gpt(layers=1, heads=2, width=32, context=16)
+TINY = GptConfig(layers=1, heads=2, width=32, context=16)
 WITHOUT_TRANSFORMERS = """
 import sys
 sys.modules["transformers"] = None

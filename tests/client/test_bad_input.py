@@ -19,7 +19,7 @@ from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
 from folkmoot.core.coordinator.commitment import commitment_hash
 from folkmoot.core.coordinator.ledger import Result
-from folkmoot.core.method_config import Distro
+from folkmoot.core.method_config import DistroConfig
 from folkmoot.exchange.peer import wire
 from folkmoot.exchange.peer.message import Content, seal
 from folkmoot.exchange.peer.model import GET_MANIFEST
@@ -189,7 +189,7 @@ async def test_a_result_that_is_a_lie_is_refused_by_everyone(tmp_path: Path, lie
 async def test_a_result_that_cannot_be_learnt_is_refused_by_everyone(
     tmp_path: Path, spoiling: type[Spoiling]
 ) -> None:
-    async with small_run(tmp_path, method=Distro(k=4, chunk=16, bits=16), **CONFIG) as run:
+    async with small_run(tmp_path, method=DistroConfig(k=4, chunk=16, bits=16), **CONFIG) as run:
         honest = await run.join(3)
         (liar,) = await run.join(learner=spoiling)
         await finish(run, honest, liar, SPOILT[spoiling])

@@ -6,22 +6,30 @@ import pytest
 
 from folkmoot.client.learner import Learner
 from folkmoot.core.coordinator.assignment import Span
-from folkmoot.core.method_config import Dense, DiLoCo, Distro, Recipe, SparseLoCo
+from folkmoot.core.method_config import (
+    DenseConfig,
+    DiLoCoConfig,
+    DistroConfig,
+    MethodConfig,
+    SparseLoCoConfig,
+)
 from folkmoot.exchange.peer import PeerConfig
 from support.small_run import make_run, small_run
 
-RECIPES = [
-    Distro(k=4, chunk=16),
-    Distro(k=4, chunk=16, bits=16),
-    Dense(),
-    DiLoCo(local_steps=2),
-    SparseLoCo(local_steps=2),
+CONFIGS = [
+    DistroConfig(k=4, chunk=16),
+    DistroConfig(k=4, chunk=16, bits=16),
+    DenseConfig(),
+    DiLoCoConfig(local_steps=2),
+    SparseLoCoConfig(local_steps=2),
 ]
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: type(r).__name__)
-def test_every_payload_has_the_size_that_its_method_says(tmp_path: Path, recipe: Recipe) -> None:
-    learner = Learner(make_run(tmp_path, method=recipe, delay=0))
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda r: type(r).__name__)
+def test_every_payload_has_the_size_that_its_method_says(
+    tmp_path: Path, config: MethodConfig
+) -> None:
+    learner = Learner(make_run(tmp_path, method=config, delay=0))
     for step in range(2):
         worked = learner.train(step, (Span(step * 4, step * 4 + 4),), lambda: False)
         assert len(worked.payload) == learner.payload_limit()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from folkmoot.core.model_config import Gpt
+from folkmoot.core.model_config import GptConfig
 from folkmoot.exchange.bucket import Bucket, BucketError, Denied, Missing, NotPossible, hub
 from folkmoot.learning.checkpoints.fetch import fetch, latest
 from folkmoot.learning.checkpoints.save import save
@@ -29,7 +29,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     store = Bucket(str(tmp_path / "mine"))
-    model = build(Gpt(layers=2, heads=2, width=64, context=32), 3, "cpu")
+    model = build(GptConfig(layers=2, heads=2, width=64, context=32), 3, "cpu")
     save(store, 7, model, tokenizer=byte_tokenizer())
     return latest(store)
 

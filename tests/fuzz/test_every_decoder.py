@@ -38,11 +38,11 @@ from folkmoot.host.journal import MAGIC, JournalError, _frame, _parse
 from folkmoot.learning.checkpoints.manifest import (
     MANIFEST,
     CheckpointError,
-    FileMark,
+    FileDigest,
     Manifest,
     read_manifest,
 )
-from folkmoot.learning.checkpoints.verify import _leaves
+from folkmoot.learning.checkpoints.stored_hash import _leaf_hashes
 from folkmoot.learning.methods.dense_wire import WholeWire
 from folkmoot.learning.methods.distro import wire as distro
 from folkmoot.learning.methods.distro.cpu import packing
@@ -207,10 +207,10 @@ DECODERS = {
     "manifest of a checkpoint": Decoder(
         _manifest,
         (CheckpointError,),
-        (msgspec.json.encode(Manifest(1, {"config.json": FileMark(2, "00")})),),
+        (msgspec.json.encode(Manifest(1, {"config.json": FileDigest(2, "00")})),),
     ),
     "stored tensors": Decoder(
-        lambda d: _leaves(iter([d]), "here"),
+        lambda d: _leaf_hashes(iter([d]), "here"),
         (CheckpointError,),
         (
             (64).to_bytes(8, "little")

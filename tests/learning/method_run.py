@@ -12,7 +12,7 @@ import random
 import torch
 from torch import nn
 
-from folkmoot.core.method_config import Recipe
+from folkmoot.core.method_config import MethodConfig
 from folkmoot.learning.checkpoints.state_hash import state_hash
 from folkmoot.learning.methods import Method, build
 from folkmoot.learning.methods.protocol import Closure
@@ -40,10 +40,10 @@ def closure(model: nn.Module, draw: torch.Generator) -> Closure:
 
 
 class Client:
-    def __init__(self, name: int, recipe: Recipe) -> None:
+    def __init__(self, name: int, config: MethodConfig) -> None:
         self.name = name
         self.model = small_model()
-        self.method: Method = build(self.model, recipe)
+        self.method: Method = build(self.model, config)
         self.draw = torch.Generator().manual_seed(1000 + name)
 
     def contribute(self, step: int) -> tuple[bytes, float]:
@@ -57,9 +57,9 @@ class Client:
 class MethodRun:
     """Runs rounds; `sent` keeps each round's payloads by sender until they are applied."""
 
-    def __init__(self, recipe: Recipe, clients: int, seed: int = 0) -> None:
-        self.recipe, self.random = recipe, random.Random(seed)
-        self.clients = [Client(name, recipe) for name in range(clients)]
+    def __init__(self, config: MethodConfig, clients: int, seed: int = 0) -> None:
+        self.config, self.random = config, random.Random(seed)
+        self.clients = [Client(name, config) for name in range(clients)]
         self.named = clients
         self.step = 0
         self.sent: dict[int, dict[int, bytes]] = {}
@@ -88,7 +88,7 @@ class MethodRun:
     def join(self) -> None:
         """A joiner takes weights and shared state from a peer and starts its own from zero."""
         peer = self.random.choice(self.clients)
-        joiner = Client(self.named, self.recipe)
+        joiner = Client(self.named, self.config)
         self.named += 1
         joiner.model.load_state_dict(peer.model.state_dict())
         state = peer.method.state_dict()

@@ -8,20 +8,20 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from folkmoot.core.data_config import Data, TokenFiles
-from folkmoot.core.model_config import Gpt
+from folkmoot.core.data_config import DataConfig, TokenFiles
+from folkmoot.core.model_config import GptConfig
 from folkmoot.learning.data import Samples, open_data
 from folkmoot.learning.evaluate import Evaluation, Score
 from folkmoot.learning.models import build, logits
 
-TINY = Gpt(vocab_size=50, layers=1, heads=2, width=32, context=20)
+TINY = GptConfig(vocab_size=50, layers=1, heads=2, width=32, context=20)
 
 
 @pytest.fixture
 def held_out(tmp_path: Path) -> Samples:
     tokens = np.random.default_rng(0).integers(0, 50, 20 * 13 + 1).astype(np.uint16)
     tokens.tofile(tmp_path / "v.bin")
-    return open_data(Data(TokenFiles((str(tmp_path / "v.bin"),)), 20, shuffle=False), 0)
+    return open_data(DataConfig(TokenFiles((str(tmp_path / "v.bin"),)), 20, shuffle=False), 0)
 
 
 def test_the_score_is_the_mean_over_all_tokens(held_out: Samples):

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from folkmoot.core.model_config import Gpt
+from folkmoot.core.model_config import GptConfig
 from folkmoot.learning import generate
 from folkmoot.learning.data.tokenizer import byte_tokenizer
 from folkmoot.learning.models import build
 
-MODEL = build(Gpt(layers=2, heads=2, width=32, context=16), 3, "cpu")
+MODEL = build(GptConfig(layers=2, heads=2, width=32, context=16), 3, "cpu")
 
 
 def test_the_same_seed_writes_the_same_tokens():

@@ -5,11 +5,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from folkmoot.core.model_config import Gpt
+from folkmoot.core.model_config import GptConfig
 from folkmoot.learning.gradients import loss_and_gradients
 from folkmoot.learning.models import build, logits
 
-TINY = Gpt(vocab_size=50, layers=2, heads=2, width=32, context=24)
+TINY = GptConfig(vocab_size=50, layers=2, heads=2, width=32, context=24)
 TOKENS = np.random.default_rng(0).integers(0, 50, (6, 25)).astype(np.uint16)
 
 

@@ -30,8 +30,8 @@ from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.core.data_config import TextFiles
 from folkmoot.core.identity import gossip_topic, short
-from folkmoot.core.method_config import Distro
-from folkmoot.core.model_config import Gpt
+from folkmoot.core.method_config import DistroConfig
+from folkmoot.core.model_config import GptConfig
 from folkmoot.core.schedule import Constant
 from folkmoot.exchange.peer import Limits, Peer, PeerConfig
 from folkmoot.host.signing import Identity
@@ -41,7 +41,7 @@ E = TypeVar("E", bound=msgspec.Struct)
 
 # A machine under load is slow, not wrong.
 PATIENCE = 120.0
-TINY = Gpt(vocab_size=257, layers=1, heads=2, width=16, hidden=16, context=16)
+TINY = GptConfig(vocab_size=257, layers=1, heads=2, width=16, hidden=16, context=16)
 QUICK = PeerConfig(stall=1.0, grace=0.2, gossip=Limits(quiet=0.05, patience=0.5))
 TEXT = "".join(f"{n} times {n} is {n * n}; " for n in range(400))
 
@@ -65,7 +65,7 @@ def make_run(folder: Path, **changes: Any) -> Run:
         "max_seq_len": 16,
         "architecture": TINY,
         "data": TextFiles((str(corpus),)),
-        "method": Distro(k=4, chunk=16),
+        "method": DistroConfig(k=4, chunk=16),
         "lr": Constant(base_lr=1e-2),
     }
     for name, value in changes.items():

@@ -17,10 +17,11 @@ import torch
 from folkmoot.core.coordinator import Run
 from folkmoot.core.coordinator.assignment import Share, Span, total
 from folkmoot.core.coordinator.state import STORED_ROUNDS
-from folkmoot.core.data_config import Data, Source
-from folkmoot.core.method_config import Distro
+from folkmoot.core.data_config import DataConfig, SourceConfig
+from folkmoot.core.method_config import DistroConfig
 from folkmoot.learning import methods
 from folkmoot.learning.checkpoints import state_hash
+from folkmoot.learning.checkpoints.leaf_hash import root_hash
 from folkmoot.learning.checkpoints.load import load_state, load_weights
 from folkmoot.learning.checkpoints.manifest import Store
 from folkmoot.learning.checkpoints.safetensors_file import untied
@@ -61,8 +62,8 @@ class Learner:
         self.tokenizer = load_tokenizer(name) if name else None
         self.initialise()
 
-    def _samples(self, source: Source, wrap: bool, shuffle: bool) -> Samples:
-        data = Data(source, self.run.model.max_seq_len, shuffle=shuffle, wrap=wrap)
+    def _samples(self, source: SourceConfig, wrap: bool, shuffle: bool) -> Samples:
+        data = DataConfig(source, self.run.model.max_seq_len, shuffle=shuffle, wrap=wrap)
         return open_data(data, self.run.model.seed, self.vocabulary, self._open_url)
 
     def rehearse(self) -> None:
@@ -83,11 +84,11 @@ class Learner:
 
     def initialise(self) -> None:
         """The model that everyone makes from the run's seed."""
-        recipe = self.run.model.method
-        if isinstance(recipe, Distro):
-            recipe = msgspec.structs.replace(recipe, delay=self.run.config.delay)
+        config = self.run.model.method
+        if isinstance(config, DistroConfig):
+            config = msgspec.structs.replace(config, delay=self.run.config.delay)
         self.model = build(self.run.model.architecture, self.run.model.seed, "cpu")
-        self.method = methods.build(self.model, recipe)
+        self.method = methods.build(self.model, config)
         self._model_bytes = sum(self.part_sizes().values())
 
     def restore(self, folder: Path) -> None:
@@ -118,22 +119,22 @@ class Learner:
         return {name: part.numel() * part.element_size() for name, part in self.parts().items()}
 
     def leaves(self) -> dict[str, bytes]:
-        return {name: state_hash.leaf(name, part) for name, part in self.parts().items()}
+        return {name: state_hash.leaf_hash(name, part) for name, part in self.parts().items()}
 
     def hash(self) -> bytes:
-        return state_hash.root(self.leaves())
+        return root_hash(self.leaves())
 
     def shared_parts(self) -> list[tuple[str, bytes, bytes]]:
         """(name, leaf, bytes) of a copy that peers may fetch while we go on."""
         parts = self.parts().items()
-        return [(name, state_hash.leaf(name, part), _bytes(part)) for name, part in parts]
+        return [(name, state_hash.leaf_hash(name, part), _bytes(part)) for name, part in parts]
 
     def fits(self, name: str, data: bytes, leaves: Mapping[str, bytes]) -> bool:
         """Whether `data` is the part that `leaves` promise under `name`."""
         part = self.parts().get(name)
         if part is None or len(data) != part.numel() * part.element_size():
             return False
-        return state_hash.leaf(name, _tensor(data, part)) == leaves.get(name)
+        return state_hash.leaf_hash(name, _tensor(data, part)) == leaves.get(name)
 
     # Learning.
 

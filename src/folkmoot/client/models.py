@@ -27,8 +27,8 @@ from folkmoot.exchange.peer import (
     fetch_model,
 )
 from folkmoot.host.threads import in_daemon_thread
-from folkmoot.learning.checkpoints import state_hash
 from folkmoot.learning.checkpoints.fetch import fetch
+from folkmoot.learning.checkpoints.leaf_hash import root_hash
 from folkmoot.learning.checkpoints.manifest import CheckpointError, Stopped
 
 # How long to wait for connections before asking those that are there, and between attempts.
@@ -103,7 +103,7 @@ class Models:
         def agreed(manifest: Manifest) -> bool:
             leaves.clear()
             leaves.update(manifest.leaves())
-            return state_hash.root(leaves) == action.model_hash
+            return root_hash(leaves) == action.model_hash
 
         holders = [holder for holder in action.holders if holder != self.peer.id]
         await self.peer.connected(holders, CONNECT_TIME)

@@ -35,33 +35,33 @@ class TextFiles(Struct, frozen=True, tag="text", forbid_unknown_fields=True):
     tokenizer: str = "bytes"
 
 
-class Parquet(Struct, frozen=True, tag="parquet", forbid_unknown_fields=True):
+class ParquetFiles(Struct, frozen=True, tag="parquet", forbid_unknown_fields=True):
     """A Hugging Face dataset on disk whose rows are already tokenised sequences."""
 
     paths: Annotated[tuple[str, ...], Meta(min_length=1)]
     column: str = "input_ids"
 
 
-class Part(Struct, frozen=True, forbid_unknown_fields=True):
+class MixturePart(Struct, frozen=True, forbid_unknown_fields=True):
     """One source of a mixture and its share; shares need not sum to one."""
 
     weight: Annotated[float, Meta(gt=0)]
-    source: "TokenFiles | RemoteTokens | TextFiles | Parquet"
+    source: "TokenFiles | RemoteTokens | TextFiles | ParquetFiles"
 
 
-class Mixture(Struct, frozen=True, tag="mixture", forbid_unknown_fields=True):
+class MixtureConfig(Struct, frozen=True, tag="mixture", forbid_unknown_fields=True):
     """Several sources drawn from in proportion to their weights."""
 
-    parts: Annotated[tuple[Part, ...], Meta(min_length=1)]
+    parts: Annotated[tuple[MixturePart, ...], Meta(min_length=1)]
 
 
-Source = TokenFiles | RemoteTokens | TextFiles | Parquet | Mixture
+SourceConfig = TokenFiles | RemoteTokens | TextFiles | ParquetFiles | MixtureConfig
 
 
-class Data(Struct, frozen=True, forbid_unknown_fields=True):
+class DataConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """A source cut into sequences of `sequence_length` tokens and one more to predict."""
 
-    source: Source
+    source: SourceConfig
     sequence_length: Positive = 256
     shuffle: bool = True
     wrap: bool = False

@@ -2,7 +2,7 @@
 
 Pure data, decoded strictly from a run's configuration (`type = "distro"` chooses the struct). The
 learning rate is not here: it follows the run's schedule and is an argument of every call. The code
-that carries a recipe out is in `folkmoot.learning`.
+that carries it out is in `folkmoot.learning.methods`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ Delay = Annotated[int, Meta(ge=0, le=8)]
 trained (so that a round's exchange overlaps the next round's training), and so on."""
 
 
-class Distro(msgspec.Struct, frozen=True, kw_only=True, tag="distro", forbid_unknown_fields=True):
+class DistroConfig(
+    msgspec.Struct, frozen=True, kw_only=True, tag="distro", forbid_unknown_fields=True
+):
     """Momentum, DCT on chunks, top-k with error feedback, amplitudes of a few bits."""
 
     k: Annotated[int, Meta(ge=1, le=65536)] = 32
@@ -32,7 +34,7 @@ class Distro(msgspec.Struct, frozen=True, kw_only=True, tag="distro", forbid_unk
     """Bits per amplitude: 1 sends the sign, 16 a bfloat16."""
     momentum: Decay = 0.95
     treatment: Literal["sign", "adam", "norm", "orthogonal"] = "orthogonal"
-    """What is done with the decoded aggregate before it is stepped along (see learning/distro)."""
+    """What is done with the decoded aggregate before the weights step along it."""
     beta2: Decay = 0.95
     """Decay of the second moment (treatment `adam`)."""
     eps: Positive = 1e-8
@@ -45,7 +47,9 @@ class Distro(msgspec.Struct, frozen=True, kw_only=True, tag="distro", forbid_unk
     """Decoupled: each applied round shrinks the weights by lr · weight_decay."""
 
 
-class Dense(msgspec.Struct, frozen=True, kw_only=True, tag="dense", forbid_unknown_fields=True):
+class DenseConfig(
+    msgspec.Struct, frozen=True, kw_only=True, tag="dense", forbid_unknown_fields=True
+):
     """Everyone sends its whole gradient; the mean goes through one shared AdamW (or SGD)."""
 
     optimizer: Literal["adamw", "sgd"] = "adamw"
@@ -58,7 +62,9 @@ class Dense(msgspec.Struct, frozen=True, kw_only=True, tag="dense", forbid_unkno
     weight_decay: NonNegative = 0.0
 
 
-class DiLoCo(msgspec.Struct, frozen=True, kw_only=True, tag="diloco", forbid_unknown_fields=True):
+class DiLoCoConfig(
+    msgspec.Struct, frozen=True, kw_only=True, tag="diloco", forbid_unknown_fields=True
+):
     """Some AdamW steps at home, then one Nesterov step along the mean of how far everyone went."""
 
     local_steps: Annotated[int, Meta(ge=1, le=100_000)] = 30
@@ -72,7 +78,7 @@ class DiLoCo(msgspec.Struct, frozen=True, kw_only=True, tag="diloco", forbid_unk
     bits: Literal[16, 32] = 32
 
 
-class SparseLoCo(
+class SparseLoCoConfig(
     msgspec.Struct, frozen=True, kw_only=True, tag="sparseloco", forbid_unknown_fields=True
 ):
     """DiLoCo whose pseudo-gradient travels as error-fed top-k with 2-bit values."""
@@ -89,11 +95,11 @@ class SparseLoCo(
     """Values sent per chunk of 64, a byte each."""
 
 
-Recipe = Distro | Dense | DiLoCo | SparseLoCo
+MethodConfig = DistroConfig | DenseConfig | DiLoCoConfig | SparseLoCoConfig
 
-R = TypeVar("R", Distro, Dense, DiLoCo, SparseLoCo)
+C = TypeVar("C", DistroConfig, DenseConfig, DiLoCoConfig, SparseLoCoConfig)
 
 
-def validated(recipe: R) -> R:
-    """The same recipe; a value out of range raises msgspec.ValidationError, naming the field."""
-    return msgspec.convert(msgspec.to_builtins(recipe), type(recipe))
+def validated(config: C) -> C:
+    """The same settings; a value out of range raises msgspec.ValidationError, naming the field."""
+    return msgspec.convert(msgspec.to_builtins(config), type(config))

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 Positive = Annotated[int, Meta(ge=1)]
 
 
-class Gpt(Struct, frozen=True, tag="gpt", forbid_unknown_fields=True):
+class GptConfig(Struct, frozen=True, tag="gpt", forbid_unknown_fields=True):
     """Folkmoot's own decoder, in the Llama layout: RMSNorm, rotary positions, SwiGLU."""
 
     vocab_size: Positive = 256
@@ -41,7 +41,7 @@ class Gpt(Struct, frozen=True, tag="gpt", forbid_unknown_fields=True):
         return self.hidden or -(-8 * self.width // 3 // 64) * 64
 
 
-class HuggingFace(Struct, frozen=True, tag="hf", forbid_unknown_fields=True):
+class HuggingFaceConfig(Struct, frozen=True, tag="hf", forbid_unknown_fields=True):
     """Any causal language model that `transformers` can build.
 
     Give either `config`, the content of a `config.json` (new weights come from the run's
@@ -58,4 +58,4 @@ class HuggingFace(Struct, frozen=True, tag="hf", forbid_unknown_fields=True):
             raise ValueError('the Hugging Face `config` needs `model_type`, such as "llama"')
 
 
-Model = Gpt | HuggingFace
+ArchitectureConfig = GptConfig | HuggingFaceConfig

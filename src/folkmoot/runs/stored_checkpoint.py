@@ -9,7 +9,7 @@ from folkmoot.core.coordinator.messages import OpportunisticCooldown
 from folkmoot.exchange.bucket import Bucket, BucketError, Missing, folder_of
 from folkmoot.host.threads import in_daemon_thread
 from folkmoot.learning.checkpoints.manifest import CheckpointError, Stopped
-from folkmoot.learning.checkpoints.verify import stored_hash
+from folkmoot.learning.checkpoints.stored_hash import stored_hash
 
 
 async def check_stored(

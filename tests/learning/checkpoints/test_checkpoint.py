@@ -11,8 +11,8 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from folkmoot.core.method_config import Distro
-from folkmoot.core.model_config import Gpt, HuggingFace
+from folkmoot.core.method_config import DistroConfig
+from folkmoot.core.model_config import GptConfig, HuggingFaceConfig
 from folkmoot.exchange.bucket import Bucket, BucketError
 from folkmoot.learning import methods
 from folkmoot.learning.checkpoints.fetch import latest
@@ -29,7 +29,7 @@ from folkmoot.learning.data.tokenizer import byte_tokenizer, train_bpe
 from folkmoot.learning.gradients import loss_and_gradients
 from folkmoot.learning.models import build, logits
 
-TINY = Gpt(vocab_size=256, layers=2, heads=2, kv_heads=1, width=32, context=32)
+TINY = GptConfig(vocab_size=256, layers=2, heads=2, kv_heads=1, width=32, context=32)
 LLAMA = {"model_type": "llama", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48,
          "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
          "max_position_embeddings": 64}  # fmt: skip
@@ -52,8 +52,8 @@ def same_weights(a: torch.nn.Module, b: torch.nn.Module) -> bool:
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_transformers_loads_our_gpt_and_gives_the_same_logits(folder: Bucket, tied: bool):
-    model = build(Gpt(vocab_size=64, layers=2, heads=2, width=32, context=32, tie_embeddings=tied),
-                  3, "cpu")  # fmt: skip
+    shape = {"layers": 2, "heads": 2, "width": 32, "context": 32}
+    model = build(GptConfig(vocab_size=64, tie_embeddings=tied, **shape), 3, "cpu")
     save(folder, 1, model)
     theirs, info = transformers.AutoModelForCausalLM.from_pretrained(
         latest(folder), output_loading_info=True
@@ -71,7 +71,7 @@ def test_transformers_loads_our_gpt_and_gives_the_same_logits(folder: Bucket, ti
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
 def test_a_hugging_face_model_comes_back_bit_for_bit(folder: Bucket, kind: str, tied: bool):
     config = {**LLAMA, "model_type": kind, "tie_word_embeddings": tied}
-    model = build(HuggingFace(config=config), 3, "cpu").eval()
+    model = build(HuggingFaceConfig(config=config), 3, "cpu").eval()
     save(folder, 1, model)
     theirs = transformers.AutoModelForCausalLM.from_pretrained(latest(folder))
     tokens_BT = torch.from_numpy(TOKENS[:, :32])
@@ -178,7 +178,7 @@ def test_a_cancelled_save_leaves_nothing(store: Bucket):
 def test_a_full_disk_leaves_the_checkpoint_before(small_disk: Path):
     store = Bucket(str(small_disk))
     save(store, 1, build(TINY, 1, "cpu"))
-    large = Gpt(vocab_size=4096, layers=2, heads=4, width=512, context=32)
+    large = GptConfig(vocab_size=4096, layers=2, heads=4, width=512, context=32)
     with pytest.raises(BucketError, match="No space left"):
         save(store, 2, build(large, 1, "cpu"))
     assert latest(store).name == "step-00000001"
@@ -207,9 +207,13 @@ def test_a_manifest_cannot_name_files_elsewhere(folder: Bucket):
 def test_weights_of_another_model_are_refused(folder: Bucket):
     save(folder, 1, build(TINY, 1, "cpu"))
     with pytest.raises(CheckpointError, match="shape"):
-        load_weights(build(Gpt(layers=2, heads=2, width=64, context=32), 1, "cpu"), latest(folder))
+        load_weights(
+            build(GptConfig(layers=2, heads=2, width=64, context=32), 1, "cpu"), latest(folder)
+        )
     with pytest.raises(CheckpointError, match="another model"):
-        load_weights(build(Gpt(layers=3, heads=2, width=32, context=32), 1, "cpu"), latest(folder))
+        load_weights(
+            build(GptConfig(layers=3, heads=2, width=32, context=32), 1, "cpu"), latest(folder)
+        )
 
 
 def test_our_safetensors_are_the_librarys(folder: Bucket):
@@ -233,9 +237,9 @@ def train(model, exchange, flight: list[bytes], first: int, last: int) -> None:
 @pytest.mark.parametrize("stop", [1, 4, 7])
 def test_training_resumed_from_a_checkpoint_ends_in_the_same_bits(folder: Bucket, stop: int):
     whole = build(TINY, 3, "cpu")
-    train(whole, methods.build(whole, Distro(k=4)), [], 0, 9)
+    train(whole, methods.build(whole, DistroConfig(k=4)), [], 0, 9)
     first = build(TINY, 3, "cpu")
-    exchange, flight = methods.build(first, Distro(k=4)), []
+    exchange, flight = methods.build(first, DistroConfig(k=4)), []
     train(first, exchange, flight, 0, stop)
     waiting = {f"flight.{n}": torch.frombuffer(bytearray(p), dtype=torch.uint8)
                for n, p in enumerate(flight)}  # fmt: skip
@@ -243,7 +247,7 @@ def test_training_resumed_from_a_checkpoint_ends_in_the_same_bits(folder: Bucket
 
     found = latest(folder)
     again = build(TINY, 99, "cpu")
-    exchange = methods.build(again, Distro(k=4))
+    exchange = methods.build(again, DistroConfig(k=4))
     load_weights(again, found)
     state = load_state(found)
     flight = [state.pop(name).numpy().tobytes() for name in sorted(waiting)]

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.core.data_config import (
-    Data,
-    Mixture,
-    Parquet,
-    Part,
+    DataConfig,
+    MixtureConfig,
+    MixturePart,
+    ParquetFiles,
     RemoteTokens,
     TextFiles,
     TokenFiles,
@@ -31,7 +31,7 @@ TOKENS = np.random.default_rng(0).integers(0, 60_000, 1000)
 
 def opened(source, length=10, **options):
     keywords = {key: options.pop(key) for key in ("vocab_size", "open_url") if key in options}
-    return open_data(Data(source, length, **{"shuffle": False, **options}), 7, **keywords)
+    return open_data(DataConfig(source, length, **{"shuffle": False, **options}), 7, **keywords)
 
 
 def write(path: Path, tokens, kind: str) -> TokenFiles:
@@ -68,7 +68,7 @@ def test_a_shuffle_is_seeded_and_loses_nothing(tmp_path: Path):
     assert shuffled == opened(source, shuffle=True).samples(range(99)).tolist()
     assert shuffled != plain
     assert sorted(shuffled) == sorted(plain)
-    assert open_data(Data(source, 10), 8).samples(range(99)).tolist() != shuffled
+    assert open_data(DataConfig(source, 10), 8).samples(range(99)).tolist() != shuffled
 
 
 def test_only_the_bytes_asked_for_are_read(tmp_path: Path):
@@ -158,9 +158,9 @@ def test_a_missing_text_file_is_named(tmp_path: Path):
         opened(TextFiles((str(tmp_path / "none.txt"),)))
 
 
-def parquet(path: Path, rows, column="input_ids") -> Parquet:
+def parquet(path: Path, rows, column="input_ids") -> ParquetFiles:
     pq.write_table(pa.table({column: rows}), path, row_group_size=7)
-    return Parquet((str(path.parent),), column=column)
+    return ParquetFiles((str(path.parent),), column=column)
 
 
 def test_rows_of_a_parquet_dataset_are_samples(tmp_path: Path):
@@ -181,14 +181,14 @@ def test_a_parquet_row_that_is_too_short_is_named(tmp_path: Path):
 def test_parquet_that_is_broken_or_of_another_shape_is_refused(tmp_path: Path):
     (tmp_path / "x.parquet").write_bytes(b"PAR1 not really")
     with pytest.raises(DataError, match=r"x\.parquet: cannot be read as parquet"):
-        opened(Parquet((str(tmp_path / "x.parquet"),)))
+        opened(ParquetFiles((str(tmp_path / "x.parquet"),)))
     with pytest.raises(DataError, match="no column 'nope'; it has input_ids"):
-        opened(Parquet((parquet(tmp_path / "x.parquet", [[1]]).paths[0],), column="nope"))
+        opened(ParquetFiles((parquet(tmp_path / "x.parquet", [[1]]).paths[0],), column="nope"))
     with pytest.raises(DataError, match="holds string, not lists"):
         opened(parquet(tmp_path / "x.parquet", ["text"], column="text"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="no parquet file here"):
-        opened(Parquet((str(tmp_path / "empty"),)))
+        opened(ParquetFiles((str(tmp_path / "empty"),)))
 
 
 def test_remote_tokens_come_by_ranges_through_faults(tmp_path: Path, file_server: FileServer):
@@ -208,6 +208,8 @@ def test_remote_tokens_need_someone_to_open_them():
 def test_a_mixture_of_kinds(tmp_path: Path):
     (tmp_path / "a.txt").write_text("x" * 500)
     tokens = write(tmp_path / "t", TOKENS, "uint16")
-    source = Mixture((Part(3, tokens), Part(1, TextFiles((str(tmp_path / "a.txt"),)))))
+    source = MixtureConfig(
+        (MixturePart(3, tokens), MixturePart(1, TextFiles((str(tmp_path / "a.txt"),))))
+    )
     found = opened(source, wrap=True).samples(range(400))
     assert (found[:, 0] == ord("x")).sum() == pytest.approx(100, abs=2)

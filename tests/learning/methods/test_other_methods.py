@@ -10,19 +10,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkmoot.core.method_config import Dense, DiLoCo, Recipe, SparseLoCo
+from folkmoot.core.method_config import DenseConfig, DiLoCoConfig, MethodConfig, SparseLoCoConfig
 from folkmoot.learning.methods import Method, build
 from folkmoot.learning.methods.protocol import Closure, RefusedPayload
 
-RECIPES: list[Recipe] = [
-    Dense(weight_decay=0.1),
-    Dense(optimizer="sgd", bits=16),
-    DiLoCo(local_steps=3, outer_momentum=0.5),
-    DiLoCo(local_steps=2, bits=16, outer_momentum=0.5),
-    SparseLoCo(local_steps=3, k=2),
+CONFIGS: list[MethodConfig] = [
+    DenseConfig(weight_decay=0.1),
+    DenseConfig(optimizer="sgd", bits=16),
+    DiLoCoConfig(local_steps=3, outer_momentum=0.5),
+    DiLoCoConfig(local_steps=2, bits=16, outer_momentum=0.5),
+    SparseLoCoConfig(local_steps=3, k=2),
 ]
 NAMES = ["adamw", "sgd-16", "diloco", "diloco-16", "sparseloco"]
-every_method = pytest.mark.parametrize("recipe", RECIPES, ids=NAMES)
+every_method = pytest.mark.parametrize("config", CONFIGS, ids=NAMES)
 
 
 def model(seed: int = 0) -> torch.nn.Module:
@@ -42,9 +42,9 @@ def closure(module: torch.nn.Module, client: int, step: int) -> Closure:
 
 
 class Client:
-    def __init__(self, recipe: Recipe, number: int) -> None:
+    def __init__(self, config: MethodConfig, number: int) -> None:
         self.number, self.module = number, model()
-        self.method: Method = build(self.module, recipe)
+        self.method: Method = build(self.module, config)
 
     def contribute(self, step: int) -> bytes:
         run = closure(self.module, self.number, step)
@@ -61,8 +61,8 @@ def weights_and_state(client: Client) -> tuple[list[bytes], dict[str, bytes]]:
 
 @every_method
 @pytest.mark.parametrize("count", [2, 3, 7])
-def test_clients_hold_the_same_bits_after_every_round(recipe: Recipe, count: int) -> None:
-    clients = [Client(recipe, n) for n in range(count)]
+def test_clients_hold_the_same_bits_after_every_round(config: MethodConfig, count: int) -> None:
+    clients = [Client(config, n) for n in range(count)]
     chance = random.Random(count)
     for step in range(12):
         payloads = [c.contribute(step) for c in clients if chance.random() > 0.2]
@@ -70,21 +70,21 @@ def test_clients_hold_the_same_bits_after_every_round(recipe: Recipe, count: int
             c.method.apply(payloads, step, 1e-2)
         assert all(c.bits() == clients[0].bits() for c in clients)
         if step == 5:
-            clients[-1] = joiner(recipe, clients[0], count)
+            clients[-1] = joiner(config, clients[0], count)
 
 
 @every_method
-def test_the_number_of_threads_does_not_change_a_bit(recipe: Recipe) -> None:
+def test_the_number_of_threads_does_not_change_a_bit(config: MethodConfig) -> None:
     wide = torch.nn.Linear(300, 301)
     start = {name: p.clone() for name, p in wide.state_dict().items()}
-    made = build(torch.nn.Linear(300, 301), recipe)
+    made = build(torch.nn.Linear(300, 301), config)
     payloads = [made.contribute(noise(made, n), 0, 1e-2).payload for n in range(3)]
     results, threads = [], torch.get_num_threads()
     try:
         for number in (1, 2, 3):
             torch.set_num_threads(number)
             wide.load_state_dict(start)
-            method = build(wide, recipe)
+            method = build(wide, config)
             for step in range(2):
                 method.apply(payloads, step, 1e-2)
             results.append(wide.weight.detach().numpy().tobytes())
@@ -103,8 +103,8 @@ def noise(method: Method, seed: int) -> Closure:
     return closure
 
 
-def joiner(recipe: Recipe, peer: Client, number: int) -> Client:
-    client = Client(recipe, number)
+def joiner(config: MethodConfig, peer: Client, number: int) -> Client:
+    client = Client(config, number)
     client.module.load_state_dict(peer.module.state_dict())
     shared = {k: v for k, v in peer.method.state_dict().items() if k.startswith("shared.")}
     client.method.load_state_dict(shared)
@@ -113,16 +113,16 @@ def joiner(recipe: Recipe, peer: Client, number: int) -> Client:
 
 @every_method
 @pytest.mark.parametrize("between", [False, True], ids=["after-apply", "before-apply"])
-def test_a_resumed_client_continues_with_the_same_bits(recipe: Recipe, between: bool) -> None:
-    first = Client(recipe, 1)
+def test_a_resumed_client_continues_with_the_same_bits(config: MethodConfig, between: bool) -> None:
+    first = Client(config, 1)
     for step in range(3):
         first.method.apply([first.contribute(step)], step, 1e-2)
     payload = first.contribute(3) if between else b""
-    second = Client(recipe, 1)
+    second = Client(config, 1)
     second.module.load_state_dict(first.module.state_dict())
     second.method.load_state_dict({k: v.clone() for k, v in first.method.state_dict().items()})
     if between:
-        other = Client(recipe, 2).contribute(3)
+        other = Client(config, 2).contribute(3)
         for c in (first, second):
             c.method.apply([other], 3, 1e-2)
     assert first.contribute(4) == second.contribute(4) != payload
@@ -130,16 +130,16 @@ def test_a_resumed_client_continues_with_the_same_bits(recipe: Recipe, between: 
 
 
 @every_method
-def test_contribute_leaves_the_weights_as_it_found_them(recipe: Recipe) -> None:
-    client = Client(recipe, 0)
+def test_contribute_leaves_the_weights_as_it_found_them(config: MethodConfig) -> None:
+    client = Client(config, 0)
     before = client.bits()
     client.contribute(0)
     assert client.bits() == before
 
 
 @every_method
-def test_a_cancelled_round_leaves_no_trace(recipe: Recipe) -> None:
-    client, other = Client(recipe, 0), Client(recipe, 0)
+def test_a_cancelled_round_leaves_no_trace(config: MethodConfig) -> None:
+    client, other = Client(config, 0), Client(config, 0)
     for c in (client, other):
         c.method.apply([c.contribute(0)], 0, 1e-2)
     before = weights_and_state(client)
@@ -160,16 +160,16 @@ def raising_at_the_last(run: Closure, method: Method) -> Closure:
 
 
 @every_method
-def test_a_round_without_payloads_changes_nothing(recipe: Recipe) -> None:
-    client = Client(recipe, 0)
+def test_a_round_without_payloads_changes_nothing(config: MethodConfig) -> None:
+    client = Client(config, 0)
     before = weights_and_state(client)
     client.method.apply([], 0, 1e-2)
     assert weights_and_state(client) == before
 
 
 @every_method
-def test_a_gradient_that_is_not_finite_is_not_sent(recipe: Recipe) -> None:
-    client = Client(recipe, 0)
+def test_a_gradient_that_is_not_finite_is_not_sent(config: MethodConfig) -> None:
+    client = Client(config, 0)
 
     def broken(_: int) -> float:
         for p in client.module.parameters():
@@ -192,8 +192,8 @@ CHANGES: dict[str, Callable[[bytes], bytes]] = {
 
 @every_method
 @pytest.mark.parametrize("reason", list(CHANGES))
-def test_a_damaged_frame_is_refused_with_its_reason(recipe: Recipe, reason: str) -> None:
-    client = Client(recipe, 0)
+def test_a_damaged_frame_is_refused_with_its_reason(config: MethodConfig, reason: str) -> None:
+    client = Client(config, 0)
     payload = client.contribute(0)
     assert client.method.check(payload) is None
     refusal = client.method.check(CHANGES[reason](payload))
@@ -201,10 +201,10 @@ def test_a_damaged_frame_is_refused_with_its_reason(recipe: Recipe, reason: str)
     assert refusal.reason == reason
 
 
-@pytest.mark.parametrize("recipe", RECIPES[:4], ids=NAMES[:4])
+@pytest.mark.parametrize("config", CONFIGS[:4], ids=NAMES[:4])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 2.0**41])
-def test_values_that_could_poison_a_sum_are_refused(recipe: Recipe, bad: float) -> None:
-    client = Client(recipe, 0)
+def test_values_that_could_poison_a_sum_are_refused(config: MethodConfig, bad: float) -> None:
+    client = Client(config, 0)
     payload = bytearray(client.contribute(0))
     width = 4 if len(payload) > 12 + 3 * client_size(client) else 2
     whole = torch.tensor([bad]).numpy().astype("<f4").tobytes()
@@ -221,8 +221,8 @@ def client_size(client: Client) -> int:
 @every_method
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_no_bytes_make_check_raise(recipe: Recipe, data: st.DataObject) -> None:
-    client = Client(recipe, 0)
+def test_no_bytes_make_check_raise(config: MethodConfig, data: st.DataObject) -> None:
+    client = Client(config, 0)
     payload = bytearray(client.contribute(0))
     for _ in range(data.draw(st.integers(1, 4))):
         payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
@@ -234,8 +234,8 @@ def test_no_bytes_make_check_raise(recipe: Recipe, data: st.DataObject) -> None:
 
 
 def test_dense_averaging_is_adamw_on_the_mean_gradient() -> None:
-    recipe = Dense(weight_decay=0.1, clip=0.05)
-    clients = [Client(recipe, n) for n in range(3)]
+    config = DenseConfig(weight_decay=0.1, clip=0.05)
+    clients = [Client(config, n) for n in range(3)]
     plain = model()
     torch_adamw = torch.optim.AdamW(
         plain.parameters(), lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1
@@ -258,7 +258,7 @@ def test_dense_averaging_is_adamw_on_the_mean_gradient() -> None:
 
 
 def test_diloco_alone_without_outer_momentum_is_adamw() -> None:
-    client = Client(DiLoCo(local_steps=4, outer_lr=1.0, outer_momentum=0.0, clip=0.0), 0)
+    client = Client(DiLoCoConfig(local_steps=4, outer_lr=1.0, outer_momentum=0.0, clip=0.0), 0)
     plain = model()
     optimizer = torch.optim.AdamW(plain.parameters(), lr=1e-2, betas=(0.9, 0.95), weight_decay=0.1)
     for step in range(3):
@@ -272,7 +272,7 @@ def test_diloco_alone_without_outer_momentum_is_adamw() -> None:
 
 
 def test_the_outer_step_is_nesterov() -> None:
-    client = Client(DiLoCo(local_steps=1, outer_lr=0.5, outer_momentum=0.8), 0)
+    client = Client(DiLoCoConfig(local_steps=1, outer_lr=0.5, outer_momentum=0.8), 0)
     plain = model()
     outer = torch.optim.SGD(plain.parameters(), lr=0.5, momentum=0.8, nesterov=True)
     for step in range(4):
@@ -288,8 +288,8 @@ def test_the_outer_step_is_nesterov() -> None:
 
 
 @every_method
-def test_every_method_learns(recipe: Recipe) -> None:
-    clients = [Client(recipe, n) for n in range(3)]
+def test_every_method_learns(config: MethodConfig) -> None:
+    clients = [Client(config, n) for n in range(3)]
     losses = []
     for step in range(40):
         rounds = [

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from folkmoot.core.method_config import Distro
+from folkmoot.core.method_config import DistroConfig
 from folkmoot.learning.methods.distro import reference
 from folkmoot.learning.methods.distro.cpu import backend as cpu
 from folkmoot.learning.methods.distro.method import RETURNED
@@ -11,18 +11,18 @@ from learning.method_run import MethodRun
 
 
 @pytest.mark.parametrize(
-    ("clients", "recipe"),
+    ("clients", "config"),
     [
-        (2, Distro(k=8, treatment="sign", delay=0)),
-        (3, Distro(k=8, treatment="adam", delay=1, bits=16, weight_decay=0.1)),
-        (7, Distro(k=4, treatment="norm", delay=2)),
-        (3, Distro(k=8, treatment="orthogonal", delay=1)),
+        (2, DistroConfig(k=8, treatment="sign", delay=0)),
+        (3, DistroConfig(k=8, treatment="adam", delay=1, bits=16, weight_decay=0.1)),
+        (7, DistroConfig(k=4, treatment="norm", delay=2)),
+        (3, DistroConfig(k=8, treatment="orthogonal", delay=1)),
     ],
     ids=lambda x: x if isinstance(x, int) else f"{x.treatment}-delay{x.delay}-{x.bits}bit",
 )
-def test_clients_agree_after_each_of_300_steps_with_churn(clients, recipe, monkeypatch):
+def test_clients_agree_after_each_of_300_steps_with_churn(clients, config, monkeypatch):
     monkeypatch.setattr(cpu, "_LEAST", 512)  # several batches, so that threads have work
-    run = MethodRun(recipe, clients)
+    run = MethodRun(config, clients)
     first = None
     for _ in range(300):
         run.round(missing=0.1)
@@ -39,12 +39,12 @@ def test_clients_agree_after_each_of_300_steps_with_churn(clients, recipe, monke
 
 def test_half_of_a_contribution_that_got_lost_is_in_the_momentum_again():
     """Error feedback covers losses: what nobody applied is not forgotten."""
-    run = MethodRun(Distro(k=8, delay=0), 1)
+    run = MethodRun(DistroConfig(k=8, delay=0), 1)
     client = run.clients[0]
     client.contribute(0)
     (flying,) = client.method.in_flight
     expected = client.method.momentum.clone()
-    reference.put_back(client.method.plan, expected, flying.index, flying.value, RETURNED)
+    reference.add_entries(client.method.plan, expected, flying.index, flying.value, RETURNED)
     assert not torch.equal(client.method.momentum, expected)
     client.method.apply([], 0, 0.1)
     assert torch.equal(client.method.momentum, expected)

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkmoot.core.method_config import SparseLoCo
+from folkmoot.core.method_config import SparseLoCoConfig
 from folkmoot.learning.methods.distro.wire import AMPLITUDE_LIMIT
 from folkmoot.learning.methods.protocol import Closure
 from folkmoot.learning.methods.sparse_wire import CHUNK, SparseWire
@@ -93,8 +93,8 @@ def scripted(method: SparseLoCoMethod, seed: int) -> bytes:
 
 
 def test_nothing_is_lost_between_what_is_sent_and_what_is_kept() -> None:
-    method = SparseLoCoMethod(torch.nn.Linear(50, 9), SparseLoCo(local_steps=2, k=3))
-    free = SparseLoCoMethod(torch.nn.Linear(50, 9), SparseLoCo(local_steps=2, k=3))
+    method = SparseLoCoMethod(torch.nn.Linear(50, 9), SparseLoCoConfig(local_steps=2, k=3))
+    free = SparseLoCoMethod(torch.nn.Linear(50, 9), SparseLoCoConfig(local_steps=2, k=3))
     free.flat.weights.copy_(method.flat.weights)
     kept = method.error.clone()
     for seed in range(4):
@@ -110,7 +110,7 @@ def test_nothing_is_lost_between_what_is_sent_and_what_is_kept() -> None:
 
 
 def test_a_contribution_that_did_not_arrive_comes_back() -> None:
-    method = SparseLoCoMethod(torch.nn.Linear(50, 9), SparseLoCo(local_steps=2, k=3))
+    method = SparseLoCoMethod(torch.nn.Linear(50, 9), SparseLoCoConfig(local_steps=2, k=3))
     payload = scripted(method, 1)
     place, value = method.wire.unpack(payload)
     missing = method.error.clone()

@@ -4,7 +4,7 @@ import pytest
 import torch
 import transformers
 
-from folkmoot.core.model_config import Gpt, HuggingFace
+from folkmoot.core.model_config import GptConfig, HuggingFaceConfig
 from folkmoot.learning.models import best_device, build, logits
 from folkmoot.learning.models.huggingface_config import llama_config
 
@@ -12,7 +12,7 @@ from folkmoot.learning.models.huggingface_config import llama_config
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("kv_heads", [0, 1])
 def test_transformers_llama_gives_the_same_logits_from_the_same_weights(tied: bool, kv_heads: int):
-    config = Gpt(vocab_size=97, layers=3, heads=2, kv_heads=kv_heads, width=64, context=48,
+    config = GptConfig(vocab_size=97, layers=3, heads=2, kv_heads=kv_heads, width=64, context=48,
                  tie_embeddings=tied)  # fmt: skip
     ours = build(config, 5, "cpu")
     theirs = transformers.LlamaForCausalLM(transformers.LlamaConfig(**llama_config(config)))
@@ -28,7 +28,7 @@ def test_transformers_llama_gives_the_same_logits_from_the_same_weights(tied: bo
 
 
 def test_a_token_never_sees_those_after_it():
-    model = build(Gpt(layers=2, heads=2, width=32, context=16), 5, "cpu")
+    model = build(GptConfig(layers=2, heads=2, width=32, context=16), 5, "cpu")
     tokens_BT = torch.arange(16).view(1, 16)
     changed = tokens_BT.clone()
     changed[0, 10:] = 200
@@ -39,7 +39,7 @@ def test_a_token_never_sees_those_after_it():
 
 
 def test_a_sequence_longer_than_the_context_is_refused():
-    model = build(Gpt(layers=1, heads=2, width=32, context=8), 5, "cpu")
+    model = build(GptConfig(layers=1, heads=2, width=32, context=8), 5, "cpu")
     with pytest.raises(ValueError, match="context of 8"):
         model(torch.zeros(1, 9, dtype=torch.int64))
 
@@ -50,18 +50,20 @@ def test_any_hugging_face_architecture_is_built_from_its_config(kind: str):
              "num_attention_heads": 2, "num_key_value_heads": 2}  # fmt: skip
     if kind == "gpt2":
         sizes = {"n_embd": 32, "n_layer": 1, "n_head": 2}
-    model = build(HuggingFace(config={"model_type": kind, "vocab_size": 64, **sizes}), 5, "cpu")
+    model = build(
+        HuggingFaceConfig(config={"model_type": kind, "vocab_size": 64, **sizes}), 5, "cpu"
+    )
     assert logits(model, torch.zeros(2, 5, dtype=torch.int64)).shape == (2, 5, 64)
 
 
 def test_an_unknown_architecture_is_a_clear_error():
     with pytest.raises(ValueError, match="nonesuch"):
-        build(HuggingFace(config={"model_type": "nonesuch"}), 5, "cpu")
+        build(HuggingFaceConfig(config={"model_type": "nonesuch"}), 5, "cpu")
 
 
 def test_a_folder_without_a_model_is_a_clear_error(tmp_path):
     with pytest.raises(ValueError, match=r"no config\.json"):
-        build(HuggingFace(path=str(tmp_path)), 5, "cpu")
+        build(HuggingFaceConfig(path=str(tmp_path)), 5, "cpu")
 
 
 def test_the_best_device_is_one_torch_can_use():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from folkmoot.core.model_config import Gpt, HuggingFace
+from folkmoot.core.model_config import GptConfig, HuggingFaceConfig
 from folkmoot.learning.models import build
 from folkmoot.learning.models.initial import fill, stream
 
@@ -16,7 +16,7 @@ KNOWN = [
     "0x1.0c3ce20000000p-1",
     "0x1.c8d4120000000p-3",
 ]
-TINY = Gpt(layers=2, heads=2, width=64, context=32)
+TINY = GptConfig(layers=2, heads=2, width=64, context=32)
 
 
 def digest(model: torch.nn.Module) -> str:
@@ -58,7 +58,7 @@ def test_parameters_of_the_same_shape_differ_from_each_other():
 def test_the_global_random_state_plays_no_part_and_is_left_alone():
     sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 64}
     depth = {"num_hidden_layers": 1, "num_attention_heads": 2}
-    llama = HuggingFace(config={"model_type": "llama", **sizes, **depth})
+    llama = HuggingFaceConfig(config={"model_type": "llama", **sizes, **depth})
     torch.manual_seed(1)
     first = digest(build(llama, 7, "cpu"))
     torch.manual_seed(2)
@@ -78,7 +78,7 @@ def test_a_filled_tensor_is_close_to_normal():
 
 
 def test_norm_weights_start_at_one_and_residual_projections_smaller():
-    model = build(Gpt(layers=8, heads=2, width=64, context=32), 7, "cpu")
+    model = build(GptConfig(layers=8, heads=2, width=64, context=32), 7, "cpu")
     assert torch.equal(model.get_parameter("model.norm.weight"), torch.ones(64))
     up = model.get_parameter("model.layers.0.mlp.up_proj.weight").std()
     down = model.get_parameter("model.layers.0.mlp.down_proj.weight").std()

@@ -10,7 +10,7 @@ import msgspec
 
 from folkmoot.core import data_config, model_config
 from folkmoot.core.config import Broken, all_broken, decode, settle_floats
-from folkmoot.core.method_config import Distro, Recipe
+from folkmoot.core.method_config import DistroConfig, MethodConfig
 from folkmoot.core.quorum import MAX_WITNESSES
 from folkmoot.core.schedule import Constant, Schedule
 
@@ -146,12 +146,14 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     # Where checkpoints are kept (a folder, s3://…, gs://…, az://…, hf://…). With none, the run
     # keeps nothing and can only be handed on from client to client.
     checkpoint: str = ""
-    architecture: model_config.Model = model_config.Gpt()
-    data: data_config.Source | None = None
-    held_out: data_config.Source | None = None  # for evaluation; with none there is no evaluation
+    architecture: model_config.ArchitectureConfig = model_config.GptConfig()
+    data: data_config.SourceConfig | None = None
+    held_out: data_config.SourceConfig | None = (
+        None  # for evaluation; with none there is no evaluation
+    )
     tokenizer: str = ""  # stored with checkpoints: "bytes" or a file; none for prepared tokens
     lr: Schedule = Constant(base_lr=1e-3)
-    method: Recipe = Distro()
+    method: MethodConfig = DistroConfig()
     # Sequences that go through the model at once; 0 is all of a client's share.
     micro_batch: int = 0
     precision: Literal["fp32", "bf16"] = "fp32"
@@ -186,8 +188,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     def _delay(self) -> Iterator[Broken]:
         """The run's delay is the method's, whether or not the file repeats it there."""
         method = self.model.method
-        if isinstance(method, Distro):
-            if method.delay not in (self.config.delay, Distro().delay):
+        if isinstance(method, DistroConfig):
+            if method.delay not in (self.config.delay, DistroConfig().delay):
                 yield Broken("model", f"method.delay must be config.delay ({self.config.delay})")
         elif self.config.delay:
             kind = type(method).__name__

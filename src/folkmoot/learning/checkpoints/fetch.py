@@ -5,12 +5,10 @@ import re
 from contextlib import nullcontext
 from pathlib import Path
 
-from blake3 import blake3
-
 from folkmoot.learning.checkpoints.manifest import (
     CheckpointError,
-    FileMark,
     Store,
+    checked_chunks,
     complete_checkpoints,
     read_manifest,
 )
@@ -46,18 +44,9 @@ def fetch(store: Store, name: str, into: Path | None = None) -> Path:
             raise ValueError(f"{store.url} is remote: say which folder to bring {name} into")
         folder = into / name
         folder.mkdir(parents=True, exist_ok=True)
-    for file, mark in manifest.files.items():
-        _check(store, f"{name}/{file}", mark, None if store.folder else folder / file)
+    for file, digest in manifest.files.items():
+        with nullcontext() if store.folder else (folder / file).open("wb") as copy:
+            for chunk in checked_chunks(store, f"{name}/{file}", digest):
+                if copy:
+                    copy.write(chunk)
     return folder
-
-
-def _check(store: Store, key: str, mark: FileMark, copy: Path | None) -> None:
-    """Compare a file with its mark, writing it to `copy` on the way."""
-    hasher = blake3()
-    with copy.open("wb") if copy else nullcontext() as out:
-        for chunk in store.stream(key, mark.size):
-            hasher.update(chunk)
-            if out:
-                out.write(chunk)
-    if hasher.hexdigest() != mark.blake3:
-        raise mark.differs(store, key)

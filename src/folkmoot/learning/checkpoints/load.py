@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from folkmoot.core.model_config import HuggingFace
+from folkmoot.core.model_config import HuggingFaceConfig
 from folkmoot.learning.checkpoints.manifest import CheckpointError
 from folkmoot.learning.data import tokenizer
 from folkmoot.learning.models import best_device, build
@@ -27,7 +27,7 @@ def load_model(folder: Path, device: torch.device | str | None = None) -> nn.Mod
     weights = folder / "model.safetensors"
     ours = gpt_from_llama(config)
     if ours is None or not weights.is_file():
-        return build(HuggingFace(path=str(folder)), seed=0, device=where)
+        return build(HuggingFaceConfig(path=str(folder)), seed=0, device=where)
     model = GPT(ours)
     found = {name: tensor.float() for name, tensor in _tensors(weights).items()}
     if ours.tie_embeddings:

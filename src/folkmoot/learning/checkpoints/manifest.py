@@ -1,11 +1,12 @@
 """What a checkpoint says of itself: size and BLAKE3 of every file. Needs no torch."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Protocol
 
 import msgspec
+from blake3 import blake3
 
 from folkmoot.core.unreadable import UNREADABLE
 
@@ -43,19 +44,14 @@ class Store(Protocol):
     def delete(self, key: str) -> None: ...
 
 
-class FileMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FileDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size: Annotated[int, msgspec.Meta(ge=0)]
     blake3: str
-
-    def differs(self, store: Store, key: str) -> CheckpointError:
-        return CheckpointError(
-            f"{key} in {store.url}: its content is not what its manifest says (hash differs)"
-        )
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     step: int
-    files: dict[FileName, FileMark]
+    files: dict[FileName, FileDigest]
     version: int = 1
 
 
@@ -71,13 +67,29 @@ def read_manifest(store: Store, name: str, sizes: Mapping[str, int]) -> Manifest
         raise CheckpointError(f"{where}: its manifest cannot be read: {error}") from error
     if manifest.version != 1:
         raise CheckpointError(f"{where}: is of version {manifest.version}; this program reads 1")
-    for file, mark in manifest.files.items():
-        if sizes.get(f"{name}/{file}") != mark.size:
+    for file, digest in manifest.files.items():
+        if sizes.get(f"{name}/{file}") != digest.size:
             raise CheckpointError(
                 f"{name}/{file} in {store.url}: has {sizes.get(f'{name}/{file}', 'no')} bytes where"
-                f" its manifest says {mark.size}"
+                f" its manifest says {digest.size}"
             )
     return manifest
+
+
+def checked_chunks(
+    store: Store, key: str, digest: FileDigest, stopped: Callable[[], bool] = lambda: False
+) -> Iterator[bytes]:
+    """The chunks of a file; at the end they must have been what the manifest says."""
+    hasher = blake3()
+    for chunk in store.stream(key, digest.size):
+        if stopped():
+            raise Stopped
+        hasher.update(chunk)
+        yield chunk
+    if hasher.hexdigest() != digest.blake3:
+        raise CheckpointError(
+            f"{key} in {store.url}: its content is not what its manifest says (hash differs)"
+        )
 
 
 def complete_checkpoints(store: Store) -> list[str]:

@@ -10,19 +10,10 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
+from folkmoot.learning.checkpoints.leaf_hash import DTYPES
+
 CHUNK = 8 << 20
-NAMES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
+NAMES = {torch_name: name for name, (torch_name, _) in DTYPES.items()}
 
 
 def chunks(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
@@ -33,11 +24,15 @@ def chunks(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
     end = 0
     for name in order:
         tensor = tensors[name]
-        if tensor.dtype not in NAMES:
+        if str(tensor.dtype) not in NAMES:
             raise ValueError(f"{name}: a tensor of {tensor.dtype} cannot be saved")
         start, end = end, end + tensor.numel() * tensor.element_size()
         shape = list(tensor.shape)
-        header[name] = {"dtype": NAMES[tensor.dtype], "shape": shape, "data_offsets": [start, end]}
+        header[name] = {
+            "dtype": NAMES[str(tensor.dtype)],
+            "shape": shape,
+            "data_offsets": [start, end],
+        }
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     yield len(text).to_bytes(8, "little") + text

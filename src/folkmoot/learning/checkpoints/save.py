@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from folkmoot.learning.checkpoints import safetensors_file
 from folkmoot.learning.checkpoints.manifest import (
     MANIFEST,
-    FileMark,
+    FileDigest,
     Manifest,
     Stopped,
     Store,
@@ -54,14 +54,14 @@ def save(
     """
     name = f"step-{step:08d}"
     store.delete(f"{name}/{MANIFEST}")
-    marks: dict[str, FileMark] = {}
+    files: dict[str, FileDigest] = {}
     try:
         for file, content in _contents(model, tokenizer, state, progress or {}, step):
-            marks[file] = _put(store, f"{name}/{file}", content, stopped)
+            files[file] = _put(store, f"{name}/{file}", content, stopped)
     except Stopped:
         _remove(store, name)
         raise
-    store.put(f"{name}/{MANIFEST}", [msgspec.json.encode(Manifest(step, marks))])
+    store.put(f"{name}/{MANIFEST}", [msgspec.json.encode(Manifest(step, files))])
     if keep:
         for old in sorted(complete_checkpoints(store))[:-keep]:
             _remove(store, old)
@@ -106,7 +106,7 @@ def _tokenizer_config(tokenizer: Tokenizer) -> bytes:
 
 def _put(
     store: Store, key: str, content: Iterable[bytes | memoryview], stopped: Callable[[], bool]
-) -> FileMark:
+) -> FileDigest:
     hasher, size = blake3(), 0
 
     def marked() -> Iterator[bytes | memoryview]:
@@ -119,7 +119,7 @@ def _put(
             yield chunk
 
     store.put(key, marked())
-    return FileMark(size, hasher.hexdigest())
+    return FileDigest(size, hasher.hexdigest())
 
 
 def _remove(store: Store, name: str) -> None:

@@ -5,8 +5,8 @@ Persistent buffers count as parameters: they are stored, and must be equal, too.
     leaf   BLAKE3 over (name, dtype, shape) and the parameter's little-endian bytes
     root   BLAKE3 over (name, leaf) of all parameters, sorted by name
 
-Clients compare roots. A joiner asks a peer for the leaves, checks that they make the agreed root,
-and then checks each parameter as it arrives against its leaf. Tied parameters count once.
+Clients compare roots. A joiner asks a peer for the leaf hashes, checks that they make the agreed
+root, and then checks each parameter as it arrives. Tied parameters count once.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from collections.abc import Mapping
 import msgspec
 import torch
 
-from folkmoot.learning.checkpoints.leaf_hash import leaf_hasher, root
+from folkmoot.learning.checkpoints.leaf_hash import leaf_hasher, root_hash
 from folkmoot.learning.checkpoints.safetensors_file import untied
-
-__all__ = ["StateHash", "leaf", "root", "state_hash", "wrong_parameter"]
 
 _WORTH_THREADS = 1 << 20
 """Below a mebibyte, starting threads costs more than they save."""
@@ -27,10 +25,10 @@ _WORTH_THREADS = 1 << 20
 
 class StateHash(msgspec.Struct, frozen=True):
     root: bytes
-    leaves: dict[str, bytes]
+    leaf_hashes: dict[str, bytes]
 
 
-def leaf(name: str, tensor: torch.Tensor) -> bytes:
+def leaf_hash(name: str, tensor: torch.Tensor) -> bytes:
     """The hash of one parameter; the number of threads (torch's) does not change it."""
     values = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
     threads = torch.get_num_threads() if values.size >= _WORTH_THREADS else 1
@@ -40,14 +38,14 @@ def leaf(name: str, tensor: torch.Tensor) -> bytes:
 
 
 def state_hash(module: torch.nn.Module) -> StateHash:
-    leaves = {name: leaf(name, p) for name, p in untied(module).items()}
-    return StateHash(root(leaves), leaves)
+    hashes = {name: leaf_hash(name, p) for name, p in untied(module).items()}
+    return StateHash(root_hash(hashes), hashes)
 
 
 def wrong_parameter(name: str, tensor: torch.Tensor, agreed: Mapping[str, bytes]) -> str | None:
-    """A sentence if this parameter is not the one the leaves promise, else None."""
+    """A sentence if this parameter is not the one whose leaf hash was agreed on, else None."""
     if name not in agreed:
         return f"parameter {name} is not part of the agreed model"
-    if leaf(name, tensor) != agreed[name]:
+    if leaf_hash(name, tensor) != agreed[name]:
         return f"parameter {name} differs from the agreed one; fetch it from another peer"
     return None

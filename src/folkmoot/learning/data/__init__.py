@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from folkmoot.core.data_config import (
-    Data,
-    Mixture,
-    Parquet,
+    DataConfig,
+    MixtureConfig,
+    ParquetFiles,
     RemoteTokens,
-    Source,
+    SourceConfig,
     TextFiles,
     TokenFiles,
 )
@@ -43,22 +43,22 @@ class Samples:
 
 
 def open_data(
-    config: Data, seed: int, vocab_size: int = 0, open_url: OpenUrl | None = None
+    config: DataConfig, seed: int, vocab_size: int = 0, open_url: OpenUrl | None = None
 ) -> Samples:
     """`open_url` opens remote sources; `vocab_size` > 0 refuses tokens a model cannot take."""
 
-    def drawn(part: Source, number: int) -> Provider:
+    def drawn(part: SourceConfig, number: int) -> Provider:
         leaf = _open(part, config.sequence_length, vocab_size, open_url)
         return mixture.Drawn(leaf, seed + number, config.shuffle, config.wrap)
 
-    if isinstance(config.source, Mixture):
+    if isinstance(config.source, MixtureConfig):
         parts = [drawn(part.source, n) for n, part in enumerate(config.source.parts)]
         weights = [part.weight for part in config.source.parts]
         return Samples(mixture.Mixture(parts, weights))
     return Samples(drawn(config.source, 0))
 
 
-def _open(config: Source, length: int, vocab_size: int, open_url: OpenUrl | None) -> Provider:
+def _open(config: SourceConfig, length: int, vocab_size: int, open_url: OpenUrl | None) -> Provider:
     match config:
         case TokenFiles():
             files = [
@@ -75,7 +75,7 @@ def _open(config: Source, length: int, vocab_size: int, open_url: OpenUrl | None
 
             files = [tokens.TokenFile(TextSource(config, TEXT_LIMIT), "uint32")]
             return tokens.Sequences(files, length, vocab_size)
-        case Parquet():
+        case ParquetFiles():
             from folkmoot.learning.data.parquet import ParquetRows
 
             return ParquetRows(config.paths, config.column, length, vocab_size)

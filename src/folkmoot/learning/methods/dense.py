@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from folkmoot.core.method_config import Dense, validated
+from folkmoot.core.method_config import DenseConfig, validated
 from folkmoot.learning.methods.adamw import AdamW
 from folkmoot.learning.methods.dense_wire import WholeWire, mean
 from folkmoot.learning.methods.flat_parameters import FlatParameters
@@ -23,8 +23,8 @@ class DenseMethod:
     delay = 0
     local_steps = 1
 
-    def __init__(self, module: torch.nn.Module, recipe: Dense) -> None:
-        self.recipe = r = validated(recipe)
+    def __init__(self, module: torch.nn.Module, config: DenseConfig) -> None:
+        self.config = r = validated(config)
         self.flat = FlatParameters(module)
         self.wire = WholeWire(self.flat.shapes, "dense", r.bits)
         self.momentum = torch.zeros_like(self.flat.weights) if r.optimizer == "sgd" else None
@@ -46,12 +46,12 @@ class DenseMethod:
         if not payloads:
             return
         grads = mean(self.wire, payloads, self.flat.weights)
-        clip_to(grads, self.recipe.clip)
+        clip_to(grads, self.config.clip)
         if self.adam is not None:
             self.adam.step(self.flat.weights, grads, lr)
         elif self.momentum is not None:
-            self.momentum.mul_(self.recipe.beta1).add_(grads)
-            self.flat.weights.mul_(1.0 - lr * self.recipe.weight_decay).sub_(self.momentum * lr)
+            self.momentum.mul_(self.config.beta1).add_(grads)
+            self.flat.weights.mul_(1.0 - lr * self.config.weight_decay).sub_(self.momentum * lr)
 
     @property
     def payload_size(self) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from folkmoot.core.method_config import DiLoCo, validated
+from folkmoot.core.method_config import DiLoCoConfig, validated
 from folkmoot.learning.methods.dense_wire import WholeWire, mean
 from folkmoot.learning.methods.flat_parameters import FlatParameters
 from folkmoot.learning.methods.local_steps import LocalSteps
@@ -23,16 +23,16 @@ from folkmoot.learning.methods.protocol import Closure, Contribution, Refusal, r
 class DiLoCoMethod:
     delay = 0
 
-    def __init__(self, module: torch.nn.Module, recipe: DiLoCo) -> None:
-        self.recipe = validated(recipe)
+    def __init__(self, module: torch.nn.Module, config: DiLoCoConfig) -> None:
+        self.config = validated(config)
         self.flat = FlatParameters(module)
-        self.wire = WholeWire(self.flat.shapes, "diloco", recipe.bits)
-        self.local = LocalSteps(self.flat, self.recipe)
+        self.wire = WholeWire(self.flat.shapes, "diloco", config.bits)
+        self.local = LocalSteps(self.flat, self.config)
         self.momentum = torch.zeros_like(self.flat.weights)
 
     @property
     def local_steps(self) -> int:
-        return self.recipe.local_steps
+        return self.config.local_steps
 
     def contribute(self, closure: Closure, step: int, lr: float) -> Contribution:
         self.flat.refresh()
@@ -45,9 +45,9 @@ class DiLoCoMethod:
         if not payloads:
             return
         going = mean(self.wire, payloads, self.flat.weights)
-        self.momentum.mul_(self.recipe.outer_momentum).add_(going)
-        going.add_(self.momentum * self.recipe.outer_momentum)
-        self.flat.weights.sub_(going.mul_(self.recipe.outer_lr))
+        self.momentum.mul_(self.config.outer_momentum).add_(going)
+        going.add_(self.momentum * self.config.outer_momentum)
+        self.flat.weights.sub_(going.mul_(self.config.outer_lr))
 
     @property
     def payload_size(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import torch
 
-from folkmoot.core.method_config import DiLoCo, SparseLoCo
+from folkmoot.core.method_config import DiLoCoConfig, SparseLoCoConfig
 from folkmoot.learning.methods.adamw import AdamW
 from folkmoot.learning.methods.flat_parameters import FlatParameters, norm
 from folkmoot.learning.methods.protocol import Closure
@@ -36,9 +36,9 @@ def finite(grads: torch.Tensor) -> float:
 
 
 class LocalSteps:
-    def __init__(self, flat: FlatParameters, recipe: DiLoCo | SparseLoCo) -> None:
-        self.flat, self.recipe = flat, recipe
-        r = recipe
+    def __init__(self, flat: FlatParameters, config: DiLoCoConfig | SparseLoCoConfig) -> None:
+        self.flat, self.config = flat, config
+        r = config
         self.adam = AdamW(flat.weights, r.beta1, r.beta2, r.eps, r.weight_decay)
 
     def travel(self, closure: Closure, lr: float) -> tuple[torch.Tensor, float]:
@@ -47,7 +47,7 @@ class LocalSteps:
         kept = weights.clone()
         before = adam.first.clone(), adam.second.clone(), adam.steps
         try:
-            loss = sum(self._step(closure, i, lr) for i in range(self.recipe.local_steps))
+            loss = sum(self._step(closure, i, lr) for i in range(self.config.local_steps))
             distance = kept - weights
         except BaseException:
             adam.first.copy_(before[0])
@@ -56,13 +56,13 @@ class LocalSteps:
             raise
         finally:
             weights.copy_(kept)
-        return distance, loss / self.recipe.local_steps
+        return distance, loss / self.config.local_steps
 
     def _step(self, closure: Closure, number: int, lr: float) -> float:
         self.flat.clear_grads()
         loss = closure(number)
         self.flat.collect_grads()
-        clip_to(self.flat.grads, self.recipe.clip)
+        clip_to(self.flat.grads, self.config.clip)
         self.adam.step(self.flat.weights, self.flat.grads, lr)
         return loss
 

@@ -35,7 +35,9 @@ Closure = Callable[[int], float]
 and returns the loss. The method clears the gradients before each call. A cancelled round raises."""
 
 
-Each = Callable[[Callable[[bytes], "Refusal | None"], Sequence[bytes]], Iterable["Refusal | None"]]
+ParallelMap = Callable[
+    [Callable[[bytes], "Refusal | None"], Sequence[bytes]], Iterable["Refusal | None"]
+]
 """How a check is made of every payload: `map`, or the like of it with threads."""
 
 
@@ -91,9 +93,9 @@ class Method(Protocol):
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None: ...
 
 
-def refuse_bad(method: Method, payloads: Sequence[bytes], each: Each = map) -> None:
+def refuse_bad(method: Method, payloads: Sequence[bytes], parallel_map: ParallelMap = map) -> None:
     """Raise RefusedPayload for the first payload that `method` would not take."""
-    for position, refusal in enumerate(each(method.check, payloads)):
+    for position, refusal in enumerate(parallel_map(method.check, payloads)):
         if refusal is not None:
             raise RefusedPayload(position, refusal)
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from folkmoot.core.method_config import SparseLoCo, validated
+from folkmoot.core.method_config import SparseLoCoConfig, validated
 from folkmoot.learning.methods.flat_parameters import FlatParameters
 from folkmoot.learning.methods.local_steps import LocalSteps
 from folkmoot.learning.methods.protocol import Closure, Contribution, Refusal, refuse_bad
@@ -24,24 +24,24 @@ from folkmoot.learning.methods.sparse_wire import SparseWire
 class SparseLoCoMethod:
     delay = 0
 
-    def __init__(self, module: torch.nn.Module, recipe: SparseLoCo) -> None:
-        self.recipe = validated(recipe)
+    def __init__(self, module: torch.nn.Module, config: SparseLoCoConfig) -> None:
+        self.config = validated(config)
         self.flat = FlatParameters(module)
-        self.wire = SparseWire(self.flat.shapes, recipe.k)
-        self.local = LocalSteps(self.flat, self.recipe)
+        self.wire = SparseWire(self.flat.shapes, config.k)
+        self.local = LocalSteps(self.flat, self.config)
         self.error = torch.zeros_like(self.flat.weights)
         self.sent = b""
         """The last contribution, until its round is applied."""
 
     @property
     def local_steps(self) -> int:
-        return self.recipe.local_steps
+        return self.config.local_steps
 
     def contribute(self, closure: Closure, step: int, lr: float) -> Contribution:
         self.flat.refresh()
         distance, loss = self.local.travel(closure, lr)
         self._settle([])
-        self.error.mul_(self.recipe.error_decay).add_(distance)
+        self.error.mul_(self.config.error_decay).add_(distance)
         payload = self.wire.pack(self.error)
         self._add(self.error, payload, -1.0)
         self.sent = payload
@@ -67,7 +67,7 @@ class SparseLoCoMethod:
         total = torch.zeros_like(self.flat.weights)
         for payload in payloads:
             self._add(total, payload, 1.0)
-        self.flat.weights.sub_(total.mul_(self.recipe.outer_lr / len(payloads)))
+        self.flat.weights.sub_(total.mul_(self.config.outer_lr / len(payloads)))
 
     @property
     def payload_size(self) -> int:

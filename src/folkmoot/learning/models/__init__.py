@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from folkmoot.core.model_config import Gpt, Model
+from folkmoot.core.model_config import ArchitectureConfig, GptConfig
 from folkmoot.learning.models.gpt import GPT
 from folkmoot.learning.models.initial import initialise
 
@@ -26,10 +26,12 @@ def best_device() -> torch.device:
     return torch.device("cpu")
 
 
-def build(config: Model, seed: int, device: torch.device | str | None = None) -> nn.Module:
+def build(
+    config: ArchitectureConfig, seed: int, device: torch.device | str | None = None
+) -> nn.Module:
     """The model of this config. Weights are fp32: `Precision` is what it computes in."""
     where = best_device() if device is None else torch.device(device)
-    if isinstance(config, Gpt):
+    if isinstance(config, GptConfig):
         model: nn.Module = GPT(config)
         initialise(model, seed, layers=config.layers)
     else:

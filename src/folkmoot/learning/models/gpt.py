@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from folkmoot.core.model_config import Gpt
+from folkmoot.core.model_config import GptConfig
 
 
 class RMSNorm(nn.Module):
@@ -39,7 +39,7 @@ def rotate(x_BHTE: Tensor, cos_TE: Tensor, sin_TE: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    def __init__(self, config: Gpt) -> None:
+    def __init__(self, config: GptConfig) -> None:
         super().__init__()
         self.heads, self.kv_heads = config.heads, config.key_value_heads
         self.head_width = config.width // config.heads
@@ -62,7 +62,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    def __init__(self, config: Gpt) -> None:
+    def __init__(self, config: GptConfig) -> None:
         super().__init__()
         self.gate_proj = nn.Linear(config.width, config.feed_forward_width, bias=False)
         self.up_proj = nn.Linear(config.width, config.feed_forward_width, bias=False)
@@ -73,7 +73,7 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, config: Gpt) -> None:
+    def __init__(self, config: GptConfig) -> None:
         super().__init__()
         self.self_attn = Attention(config)
         self.mlp = FeedForward(config)
@@ -91,7 +91,7 @@ class Decoder(nn.Module):
     cos_TE: Tensor
     sin_TE: Tensor
 
-    def __init__(self, config: Gpt) -> None:
+    def __init__(self, config: GptConfig) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(config.vocab_size, config.width)
         self.layers = nn.ModuleList(Block(config) for _ in range(config.layers))
@@ -111,7 +111,7 @@ class Decoder(nn.Module):
 
 
 class GPT(nn.Module):
-    def __init__(self, config: Gpt) -> None:
+    def __init__(self, config: GptConfig) -> None:
         super().__init__()
         self.config = config
         self.model = Decoder(config)

@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from folkmoot.core.model_config import HuggingFace
+from folkmoot.core.model_config import HuggingFaceConfig
 from folkmoot.learning.models.initial import initialise
 
 
-def build(config: HuggingFace, seed: int) -> nn.Module:
+def build(config: HuggingFaceConfig, seed: int) -> nn.Module:
     try:
         import transformers
     except ImportError as missing:

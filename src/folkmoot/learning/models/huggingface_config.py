@@ -6,10 +6,10 @@ stock `LlamaForCausalLM` from it.
 
 from typing import Any
 
-from folkmoot.core.model_config import Gpt
+from folkmoot.core.model_config import GptConfig
 
 
-def llama_config(config: Gpt) -> dict[str, Any]:
+def llama_config(config: GptConfig) -> dict[str, Any]:
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -33,13 +33,13 @@ def llama_config(config: Gpt) -> dict[str, Any]:
     }
 
 
-def gpt_from_llama(config: dict[str, Any]) -> Gpt | None:
+def gpt_from_llama(config: dict[str, Any]) -> GptConfig | None:
     """The GPT a `config.json` describes, or None when it is another architecture."""
     if config.get("model_type") != "llama":
         return None
     width, heads = int(config["hidden_size"]), int(config["num_attention_heads"])
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    ours = Gpt(
+    ours = GptConfig(
         vocab_size=int(config["vocab_size"]),
         layers=int(config["num_hidden_layers"]),
         heads=heads,

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from folkmoot.core.method_config import Distro
+from folkmoot.core.method_config import DistroConfig
 from folkmoot.learning.methods.distro import DistroMethod, reference
-from folkmoot.learning.methods.distro.backup import LOW, room_for
+from folkmoot.learning.methods.distro.backup import LOW_BYTE, empty_backup
 from folkmoot.learning.methods.distro.cpu import backend as cpu
 from folkmoot.learning.methods.distro.plan import make_plan
+from folkmoot.learning.methods.distro.treatment import SIGN
 
 EVERY_KIND = np.array(
     [0, 1 << 31, 1, 0x807FFFFF, 0x7F800000, 0xFF800000, 0x7FC00001, 0xFFFFFFFF, 0x3F8000FF],
@@ -32,10 +33,10 @@ def bits(x: torch.Tensor) -> torch.Tensor:
 def test_all_but_the_lowest_byte_may_change_and_every_bit_returns(backend, threads):
     torch.set_num_threads(threads)
     before = weights_of_every_kind(10_001)
-    now, kept = before.clone(), room_for(before)
-    backend.keep(now, kept)
+    now, backup = before.clone(), empty_backup(before)
+    backend.back_up(now, backup)
     bits(now).bitwise_xor_(0x5A5A5A00)
-    backend.give_back(now, kept)
+    backend.restore(now, backup)
     assert torch.equal(bits(now), bits(before))
 
 
@@ -45,8 +46,8 @@ def test_a_look_ahead_moves_by_what_it_should_and_leaves_the_lowest_byte(backend
     draw = torch.Generator().manual_seed(0)
     before, momentum = (torch.randn(plan.size, generator=draw) for _ in "wm")
     now = before.clone()
-    backend.look_ahead(plan, now, momentum, 0.25)
-    assert torch.equal(bits(now) & LOW, bits(before) & LOW)
+    backend.look_ahead(plan, now, momentum, 0.25, SIGN)
+    assert torch.equal(bits(now) & LOW_BYTE, bits(before) & LOW_BYTE)
     by = (before - now).abs()
     assert ((by - 0.25).abs() <= 2.0**-15 * (before.abs() + 0.25)).all()
 
@@ -55,8 +56,8 @@ def test_a_look_ahead_moves_by_what_it_should_and_leaves_the_lowest_byte(backend
 def test_weights_are_back_when_a_closure_fails(backend):
     torch.manual_seed(0)
     module = torch.nn.Linear(128, 64)
-    method = DistroMethod(module, Distro(delay=1))
-    method.kernels = backend
+    method = DistroMethod(module, DistroConfig(delay=1))
+    method.backend = backend
     before = bits(method.flat.weights).clone()
 
     def gradients(_: int) -> float:

@@ -11,23 +11,22 @@ its round was lost; half of it goes back into m, aged as if it had stayed there.
 Look-ahead: while own contributions are in flight the gradient is taken where the weights are
 expected to be when it is applied: one step per round in flight, along m, made orthogonal where the
 treatment does so and else its sign. (With what is in flight added to m it learns a little worse.)
-Meanwhile three bytes of every weight are kept (backup.py), so every bit returns.
+Meanwhile three bytes of every weight are backed up (backup.py), so every bit returns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
-from types import ModuleType
 
 import msgspec
 import numpy as np
 import torch
 
-from folkmoot.core.method_config import Distro, validated
-from folkmoot.learning.methods.distro import reference, wire
-from folkmoot.learning.methods.distro.backup import Kept, room_for
+from folkmoot.core.method_config import DistroConfig, validated
+from folkmoot.learning.methods.distro import wire
+from folkmoot.learning.methods.distro.backend import backend_for
+from folkmoot.learning.methods.distro.backup import WeightBackup, empty_backup
 from folkmoot.learning.methods.distro.plan import make_plan
 from folkmoot.learning.methods.distro.treatment import ORTHOGONAL, SIGN, stepping
 from folkmoot.learning.methods.distro.wire import Floats, Indices
@@ -37,15 +36,6 @@ from folkmoot.learning.methods.protocol import Closure, Contribution, Refusal, r
 RETURNED = 0.5
 """How much of a lost contribution is said again. It is a round old by then: with a fifth of the
 updates missing, returning the whole learnt 1.4 % worse than returning half (docs/learning.md)."""
-
-
-def _kernels(device: torch.device) -> ModuleType:
-    """Compiled ones on a CPU; plain torch elsewhere, and where numba is not installed."""
-    if device.type != "cpu" or find_spec("numba") is None:
-        return reference
-    from folkmoot.learning.methods.distro.cpu import backend
-
-    return backend
 
 
 class InFlight(msgspec.Struct, frozen=True, eq=False):
@@ -60,36 +50,35 @@ class InFlight(msgspec.Struct, frozen=True, eq=False):
 class DistroMethod:
     local_steps = 1
 
-    def __init__(self, module: torch.nn.Module, recipe: Distro) -> None:
-        self.recipe = validated(recipe)
+    def __init__(self, module: torch.nn.Module, config: DistroConfig) -> None:
+        self.config = validated(config)
         self.flat = FlatParameters(module)
-        self.plan = make_plan(self.flat.shapes, recipe.chunk, recipe.k, recipe.bits)
-        self.kernels = _kernels(self.flat.weights.device)
+        self.plan = make_plan(self.flat.shapes, config.chunk, config.k, config.bits)
+        self.backend = backend_for(self.flat.weights.device)
         self.momentum = torch.zeros_like(self.flat.weights)
-        adam = recipe.treatment == "adam"
+        adam = config.treatment == "adam"
         self.second = torch.zeros_like(self.flat.weights) if adam else None
         self.applied = 0
         self.in_flight: list[InFlight] = []
-        self._kept: Kept | None = None
-        self._along = ORTHOGONAL if recipe.treatment == "orthogonal" else SIGN
+        self._backup: WeightBackup | None = None
 
     @property
     def delay(self) -> int:
-        return self.recipe.delay
+        return self.config.delay
 
     def contribute(self, closure: Closure, step: int, lr: float) -> Contribution:
         self.flat.refresh()
         self.flat.clear_grads()
-        with self._ahead(lr):
+        with self._looking_ahead(lr):
             loss = closure(0)
         self.flat.collect_grads()
         scale = self._clipping()
-        decay = float(np.float32(self.recipe.momentum))
+        decay = float(np.float32(self.config.momentum))
         self._return_lost(self._replaced(step), [])
-        index, value = self.kernels.compress(
+        index, value = self.backend.compress(
             self.plan, self.flat.grads, self.momentum, scale, decay
         )
-        payload = self.kernels.pack(self.plan, index, value)
+        payload = self.backend.pack(self.plan, index, value)
         self.in_flight.append(InFlight(step, index, value, payload))
         return Contribution(payload, loss)
 
@@ -100,41 +89,33 @@ class DistroMethod:
                 "the gradient has values that are not finite, so there is nothing to contribute; "
                 "lower the learning rate or look at this batch's data"
             )
-        clip = self.recipe.clip
+        clip = self.config.clip
         return float(np.float32(clip / length)) if 0.0 < clip < length else 1.0
 
     @contextmanager
-    def _ahead(self, lr: float) -> Iterator[None]:
-        distance = float(np.float32(lr * self.recipe.lookahead * len(self.in_flight)))
+    def _looking_ahead(self, lr: float) -> Iterator[None]:
+        distance = float(np.float32(lr * self.config.lookahead * len(self.in_flight)))
         if self.delay == 0 or distance == 0.0:
             yield
             return
-        kept = self._keep()
+        weights = self.flat.weights
+        self._backup = backup = self._backup or empty_backup(weights)
+        self.backend.back_up(weights, backup)
+        along = ORTHOGONAL if self.config.treatment == "orthogonal" else SIGN
         try:
-            self._look_ahead(distance)
+            self.backend.look_ahead(self.plan, weights, self.momentum, distance, along)
             yield
         finally:
-            self._come_back(kept)
-
-    def _keep(self) -> Kept:
-        self._kept = room_for(self.flat.weights) if self._kept is None else self._kept
-        self.kernels.keep(self.flat.weights, self._kept)
-        return self._kept
-
-    def _come_back(self, kept: Kept) -> None:
-        self.kernels.give_back(self.flat.weights, kept)
-
-    def _look_ahead(self, distance: float) -> None:
-        self.kernels.look_ahead(self.plan, self.flat.weights, self.momentum, distance, self._along)
+            self.backend.restore(weights, backup)
 
     def apply(self, payloads: Sequence[bytes], step: int, lr: float) -> None:
         self.flat.refresh()
-        refuse_bad(self, payloads, self.kernels.each)
+        refuse_bad(self, payloads, self.backend.parallel_map)
         self._return_lost([f for f in self.in_flight if f.step <= step], payloads)
         if payloads:
             self.applied += 1
-            how = stepping(self.recipe, len(payloads), self.applied, lr)
-            self.kernels.apply(self.plan, self.flat.weights, list(payloads), self.second, how)
+            how = stepping(self.config, len(payloads), self.applied, lr)
+            self.backend.apply(self.plan, self.flat.weights, list(payloads), self.second, how)
 
     def _replaced(self, step: int) -> list[InFlight]:
         """Earlier attempts at this step, and rounds whose results should long have been applied."""
@@ -145,15 +126,15 @@ class DistroMethod:
             self.in_flight.remove(f)
             if f.payload not in payloads:
                 age = sum(later.step > f.step for later in self.in_flight)
-                scale = float(np.float32(RETURNED * self.recipe.momentum**age))
-                self.kernels.put_back(self.plan, self.momentum, f.index, f.value, scale)
+                scale = float(np.float32(RETURNED * self.config.momentum**age))
+                self.backend.add_entries(self.plan, self.momentum, f.index, f.value, scale)
 
     @property
     def payload_size(self) -> int:
         return wire.payload_size(self.plan)
 
     def check(self, payload: bytes) -> Refusal | None:
-        return wire.check_frame(self.plan, payload) or self.kernels.check_body(self.plan, payload)
+        return wire.check_frame(self.plan, payload) or self.backend.check_body(self.plan, payload)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         state = {"shared.applied": torch.tensor(self.applied)}
@@ -184,5 +165,5 @@ class DistroMethod:
         indices = state["own.in_flight.index"].cpu().numpy()
         values = state["own.in_flight.value"].cpu().numpy()
         for step, index, value in zip(steps, indices, values, strict=True):
-            payload = self.kernels.pack(self.plan, index, value)
+            payload = self.backend.pack(self.plan, index, value)
             self.in_flight.append(InFlight(step, index.copy(), value.copy(), payload))

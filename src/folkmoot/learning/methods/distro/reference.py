@@ -1,22 +1,23 @@
-"""DisTrO's heavy steps in plain torch and numpy: readable, for any device, and the reference.
-
-`cpu/backend.py` has the same functions for the CPU; a test holds both to the same bits.
+"""DisTrO's heavy steps in plain torch and numpy: readable, for any device, and what every other
+backend's bits are compared with. backend.py says what each function does.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
 
 from folkmoot.learning.methods.distro import wire
-from folkmoot.learning.methods.distro.backup import LOW, Kept
+from folkmoot.learning.methods.distro.backup import LOW_BYTE, WeightBackup
 from folkmoot.learning.methods.distro.dct import dct_chunks, idct_chunks
 from folkmoot.learning.methods.distro.orthogonal import orthogonal
 from folkmoot.learning.methods.distro.plan import Group, Plan, Slot, as_matrices
 from folkmoot.learning.methods.distro.treatment import (
     NORM,
     ORTHOGONAL,
-    SIGN,
     Stepping,
     inverse_rms,
     treat,
@@ -25,8 +26,8 @@ from folkmoot.learning.methods.distro.wire import Floats, Indices
 from folkmoot.learning.methods.distro.wire import check_body as check_body
 from folkmoot.learning.methods.distro.wire import pack as pack
 
-each = map
-"""torch has its own threads."""
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def _blocks(flat: torch.Tensor, slot: Slot, group: Group) -> torch.Tensor:
@@ -59,7 +60,7 @@ def _coefficients(buffer: torch.Tensor, g: Group) -> torch.Tensor:
     return buffer[g.start : g.start + g.count * g.size].view(g.count, g.size)
 
 
-def largest(x: torch.Tensor, k: int) -> torch.Tensor:
+def topk(x: torch.Tensor, k: int) -> torch.Tensor:
     """Per row, the indices of the k largest magnitudes, ascending; of equals, the first ones."""
     order = torch.sort(x.abs(), dim=1, descending=True, stable=True).indices[:, :k]
     return torch.sort(order, dim=1).values
@@ -68,13 +69,12 @@ def largest(x: torch.Tensor, k: int) -> torch.Tensor:
 def compress(
     plan: Plan, grad: torch.Tensor, momentum: torch.Tensor, scale: float, decay: float
 ) -> tuple[Indices, Floats]:
-    """Fold `scale · grad` into the momentum's coefficients; take out and return the largest."""
     index, value = np.empty(plan.entries, np.int32), np.empty(plan.entries, np.float32)
     for number, g in enumerate(plan.groups):
         held = _coefficients(momentum, g)
         fresh = dct_chunks(gather(plan, grad, number)).reshape(g.count, g.size)
         held.mul_(decay).add_(fresh * scale)
-        chosen = largest(held, g.k)
+        chosen = topk(held, g.k)
         where = slice(g.entry, g.entry + g.count * g.k)
         index[where] = chosen.to(torch.int32).cpu().numpy().reshape(-1)
         value[where] = held.gather(1, chosen).cpu().numpy().reshape(-1)
@@ -82,10 +82,9 @@ def compress(
     return index, value
 
 
-def put_back(
+def add_entries(
     plan: Plan, coefficients: torch.Tensor, index: Indices, value: Floats, scale: float
 ) -> None:
-    """Add scaled entries to a buffer of coefficients."""
     for g in plan.groups:
         where = slice(g.entry, g.entry + g.count * g.k)
         chosen = torch.from_numpy(index[where].astype(np.int64)).view(g.count, g.k)
@@ -99,30 +98,33 @@ def look_ahead(
     weights: torch.Tensor,
     momentum: torch.Tensor,
     distance: float,
-    treatment: int = SIGN,
+    treatment: int,
 ) -> None:
-    """Move the weights by −distance along what the momentum stands for, treated; their lowest bytes
-    stay."""
     for number, g in enumerate(plan.groups):
         c = _coefficients(momentum, g).view(g.count, g.w, g.h)
         u = idct_chunks(orthogonal(c)) if treatment == ORTHOGONAL else torch.sign(idct_chunks(c))
         here = gather(plan, weights, number)
-        there = (here - u * distance).view(torch.int32) & ~LOW
-        there |= here.view(torch.int32) & LOW
+        there = (here - u * distance).view(torch.int32) & ~LOW_BYTE
+        there |= here.view(torch.int32) & LOW_BYTE
         scatter(plan, weights, number, there.view(torch.float32))
 
 
-def keep(weights: torch.Tensor, kept: Kept) -> None:
+def back_up(weights: torch.Tensor, backup: WeightBackup) -> None:
     bits = weights.view(torch.int32)
-    kept.high.copy_(bits >> 16)
-    kept.middle.copy_((bits >> 8) & 0xFF)
+    backup.high.copy_(bits >> 16)
+    backup.middle.copy_((bits >> 8) & 0xFF)
 
 
-def give_back(weights: torch.Tensor, kept: Kept) -> None:
+def restore(weights: torch.Tensor, backup: WeightBackup) -> None:
     bits = weights.view(torch.int32)
-    bits &= LOW
-    bits |= kept.high.int() << 16
-    bits |= kept.middle.int() << 8
+    bits &= LOW_BYTE
+    bits |= backup.high.int() << 16
+    bits |= backup.middle.int() << 8
+
+
+def parallel_map(work: Callable[[T], R], things: Sequence[T]) -> Iterable[R]:
+    """torch has its own threads."""
+    return map(work, things)
 
 
 def apply(
@@ -132,10 +134,9 @@ def apply(
     second: torch.Tensor | None,
     s: Stepping,
 ) -> None:
-    """Sum the payloads in the order given, invert once, treat, step. `second` is chunk by chunk."""
     total = torch.zeros(plan.size, dtype=torch.float32, device=weights.device)
     for payload in payloads:
-        put_back(plan, total, *wire.unpack(plan, payload), 1.0)
+        add_entries(plan, total, *wire.unpack(plan, payload), 1.0)
     total.mul_(s.share)
     rms = _inverse_rms(plan, total) if s.treatment == NORM else None
     for number, g in enumerate(plan.groups):
@@ -144,7 +145,7 @@ def apply(
         held = None if second is None else _coefficients(second, g).view(g.count, g.h, g.w)
         scale = None if rms is None else rms[g.first : g.first + g.count].view(-1, 1, 1)
         u = x if s.treatment == ORTHOGONAL else treat(s, x, held, scale)
-        scatter(plan, weights, number, gather(plan, weights, number) * s.keep - u * s.lr)
+        scatter(plan, weights, number, gather(plan, weights, number) * s.decay - u * s.lr)
 
 
 def _inverse_rms(plan: Plan, coefficients: torch.Tensor) -> torch.Tensor:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from folkmoot.core.method_config import Distro
+from folkmoot.core.method_config import DistroConfig
 from folkmoot.learning.methods.distro.plan import Plan
 
 SIGN, ADAM, NORM, ORTHOGONAL = range(4)
@@ -33,7 +33,7 @@ class Stepping(msgspec.Struct, frozen=True):
     share: float
     """What each payload counts in the mean."""
     lr: float
-    keep: float
+    decay: float
     """1 − lr · weight_decay."""
     beta2: float
     fresh: float
@@ -47,17 +47,17 @@ def _single(x: float) -> float:
     return float(np.float32(x))
 
 
-def stepping(recipe: Distro, payloads: int, applied: int, lr: float) -> Stepping:
+def stepping(config: DistroConfig, payloads: int, applied: int, lr: float) -> Stepping:
     """For the `applied`-th application (from 1) of a run."""
     return Stepping(
-        treatment=NUMBER[recipe.treatment],
+        treatment=NUMBER[config.treatment],
         share=_single(1.0 / payloads),
         lr=_single(lr),
-        keep=_single(1.0 - lr * recipe.weight_decay),
-        beta2=_single(recipe.beta2),
-        fresh=_single(1.0 - recipe.beta2),
-        unbias=_single(1.0 / (1.0 - recipe.beta2**applied)),
-        eps=_single(recipe.eps),
+        decay=_single(1.0 - lr * config.weight_decay),
+        beta2=_single(config.beta2),
+        fresh=_single(1.0 - config.beta2),
+        unbias=_single(1.0 / (1.0 - config.beta2**applied)),
+        eps=_single(config.eps),
     )
 
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkmoot.core.method_config import Distro
+from folkmoot.core.method_config import DistroConfig
 from folkmoot.learning.methods.distro import reference
 from folkmoot.learning.methods.distro.cpu import backend as cpu
 from folkmoot.learning.methods.distro.cpu.topk import largest
@@ -52,11 +52,11 @@ def test_contributions_look_ahead_and_application_agree(k, bits, threads):
     for backend, w, m in zip((reference, cpu), weights, held, strict=True):
         for along in (SIGN, ORTHOGONAL):
             backend.look_ahead(plan, w, m, single(0.01), along)
-        backend.put_back(plan, m, *flying[0], DECAY)
+        backend.add_entries(plan, m, *flying[0], DECAY)
     assert torch.equal(*weights)
     assert torch.equal(*held)
     for treatment in ("sign", "adam", "norm", "orthogonal"):
-        how = stepping(Distro(treatment=treatment, weight_decay=0.1), 3, 3, 0.01)
+        how = stepping(DistroConfig(treatment=treatment, weight_decay=0.1), 3, 3, 0.01)
         second = [torch.full((plan.size,), 0.5) if treatment == "adam" else None for _ in "ab"]
         for backend, w, v in zip((reference, cpu), weights, second, strict=True):
             backend.apply(plan, w, payloads, v, how)
@@ -85,6 +85,6 @@ def test_one_payload_of_ones_steps_by_the_learning_rate():
     for backend in (reference, cpu):
         weights = torch.zeros(plan.size)
         backend.apply(
-            plan, weights, [payload] * 2, None, stepping(Distro(treatment="sign"), 2, 1, 0.25)
+            plan, weights, [payload] * 2, None, stepping(DistroConfig(treatment="sign"), 2, 1, 0.25)
         )
         assert (weights == 0.25).all()

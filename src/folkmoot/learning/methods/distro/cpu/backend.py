@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from folkmoot.learning.methods.distro.backup import LOW, Kept
+from folkmoot.learning.methods.distro.backup import LOW_BYTE, WeightBackup
 from folkmoot.learning.methods.distro.cpu import chunk_dct, kernels
 from folkmoot.learning.methods.distro.cpu.packing import check_body as check_body
 from folkmoot.learning.methods.distro.cpu.packing import pack as pack
 from folkmoot.learning.methods.distro.orthogonal import factors, steps
 from folkmoot.learning.methods.distro.plan import Group, Plan
-from folkmoot.learning.methods.distro.treatment import NORM, SIGN, Stepping, inverse_rms
+from folkmoot.learning.methods.distro.treatment import NORM, Stepping, inverse_rms
 from folkmoot.learning.methods.distro.wire import Floats, Indices, Section, sections
 
 _SHARES, _LEAST = 8, 1 << 18
@@ -60,7 +60,7 @@ class Batch(msgspec.Struct, frozen=True):
         return self.g.h, self.g.w, chunk_dct.tables(self.g.h), chunk_dct.tables(self.g.w)
 
     @property
-    def evening(self) -> tuple[Any, ...]:
+    def orthogonal(self) -> tuple[Any, ...]:
         h, w = self.g.h, self.g.w
         return tuple(np.float32(x) for x in (steps(max(h, w)), *factors(h, w)))
 
@@ -88,7 +88,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="distro")
 
 
-def each(work: Callable[[T], R], things: Sequence[T]) -> Iterable[R]:
+def parallel_map(work: Callable[[T], R], things: Sequence[T]) -> Iterable[R]:
     """As `map`, in as many threads as torch may use."""
     threads = torch.get_num_threads()
     return map(work, things) if threads == 1 else _pool(threads).map(work, things)
@@ -96,17 +96,17 @@ def each(work: Callable[[T], R], things: Sequence[T]) -> Iterable[R]:
 
 def _in_batches(plan: Plan, work: Callable[[Batch], None]) -> None:
     """Call work(batch) for every batch; return when all ended."""
-    list(each(work, _batches(plan, torch.get_num_threads())))
+    list(parallel_map(work, _batches(plan, torch.get_num_threads())))
 
 
 def compress(
     plan: Plan, grad: torch.Tensor, momentum: torch.Tensor, scale: float, decay: float
 ) -> tuple[Indices, Floats]:
     index, value = np.empty(plan.entries, np.int32), np.empty(plan.entries, np.float32)
-    source, kept = grad.numpy(), momentum.numpy()
+    source, coefficients = grad.numpy(), momentum.numpy()
 
     def work(b: Batch) -> None:
-        held = b.values(kept)
+        held = b.values(coefficients)
         kernels.compress(
             *b.shape, *b.where, b.g.k, source, np.float32(scale),
             held, held.view(np.int32), np.float32(decay), b.entries(index), b.entries(value),
@@ -116,14 +116,14 @@ def compress(
     return index, value
 
 
-def put_back(
+def add_entries(
     plan: Plan, coefficients: torch.Tensor, index: Indices, value: Floats, scale: float
 ) -> None:
     into = coefficients.numpy()
 
     def work(b: Batch) -> None:
         said = b.entries(index), b.entries(value)
-        kernels.put_back(b.g.size, b.g.k, b.values(into), *said, np.float32(scale))
+        kernels.add_entries(b.g.size, b.g.k, b.values(into), *said, np.float32(scale))
 
     _in_batches(plan, work)
 
@@ -133,34 +133,34 @@ def look_ahead(
     weights: torch.Tensor,
     momentum: torch.Tensor,
     distance: float,
-    treatment: int = SIGN,
+    treatment: int,
 ) -> None:
-    kept, moved = momentum.numpy(), weights.numpy()
+    coefficients, moved = momentum.numpy(), weights.numpy()
     one, no_payloads = np.float32(1), _as_rows([])
 
     def work(b: Batch) -> None:
         kernels.descend(
-            *b.shape, *b.where, b.g.k, b.first, b.values(kept),
+            *b.shape, *b.where, b.g.k, b.first, b.values(coefficients),
             no_payloads, b.layout, one, treatment, _NOTHING, _NOTHING, (one, one, one, one),
-            b.evening, moved, one, np.float32(distance), LOW,
+            b.orthogonal, moved, one, np.float32(distance), LOW_BYTE,
         )  # fmt: skip
 
     _in_batches(plan, work)
 
 
-def keep(weights: torch.Tensor, kept: Kept) -> None:
-    _flat(kernels.keep, weights, kept)
+def back_up(weights: torch.Tensor, backup: WeightBackup) -> None:
+    _in_pieces(kernels.back_up, weights, backup)
 
 
-def give_back(weights: torch.Tensor, kept: Kept) -> None:
-    _flat(kernels.give_back, weights, kept)
+def restore(weights: torch.Tensor, backup: WeightBackup) -> None:
+    _in_pieces(kernels.restore, weights, backup)
 
 
-def _flat(work: Callable[..., None], weights: torch.Tensor, kept: Kept) -> None:
+def _in_pieces(work: Callable[..., None], weights: torch.Tensor, backup: WeightBackup) -> None:
     threads = torch.get_num_threads()
-    parts = (weights.view(torch.int32), kept.high, kept.middle)
+    parts = (weights.view(torch.int32), backup.high, backup.middle)
     pieces = zip(*(torch.tensor_split(x, threads) for x in parts), strict=True)
-    list(each(lambda piece: work(*(x.numpy() for x in piece)), list(pieces)))
+    list(parallel_map(lambda piece: work(*(x.numpy() for x in piece)), list(pieces)))
 
 
 def apply(
@@ -180,7 +180,7 @@ def apply(
         kernels.descend(
             *b.shape, *b.where, b.g.k, b.first, _NOTHING,
             raw, b.layout, np.float32(s.share), s.treatment, b.values(moments), b.chunks(rms),
-            scalars, b.evening, moved, np.float32(s.keep), np.float32(s.lr), 0,
+            scalars, b.orthogonal, moved, np.float32(s.decay), np.float32(s.lr), 0,
         )  # fmt: skip
 
     _in_batches(plan, work)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from folkmoot.learning.methods.distro.backup import LOW
+from folkmoot.learning.methods.distro.backup import LOW_BYTE
 from folkmoot.learning.methods.distro.cpu.bitmask import single
 from folkmoot.learning.methods.distro.cpu.chunk_dct import (
     copy,
@@ -53,7 +53,7 @@ def compress(
 
 
 @compiled
-def put_back(size: int, k: int, into: Any, index: Any, value: Any, scale: Any) -> None:
+def add_entries(size: int, k: int, into: Any, index: Any, value: Any, scale: Any) -> None:
     for chunk in range(index.size // k):
         for e in range(chunk * k, (chunk + 1) * k):
             into[chunk * size + index[e]] += value[e] * scale
@@ -154,16 +154,16 @@ def _treat(treatment: int, x: Any, second: Any, inverse_rms: Any, scalars: Any) 
 
 
 @compiled
-def keep(bits: Any, high: Any, middle: Any) -> None:
+def back_up(bits: Any, high: Any, middle: Any) -> None:
     for i in range(bits.size):
         high[i] = bits[i] >> 16
         middle[i] = bits[i] >> 8
 
 
 @compiled
-def give_back(bits: Any, high: Any, middle: Any) -> None:
+def restore(bits: Any, high: Any, middle: Any) -> None:
     for i in range(bits.size):
-        low = bits[i] & np.int32(LOW)
+        low = bits[i] & np.int32(LOW_BYTE)
         bits[i] = (np.int32(high[i]) << 16) | (np.int32(middle[i]) << 8) | low
 
 

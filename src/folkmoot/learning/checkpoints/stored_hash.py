@@ -1,39 +1,25 @@
 """The state hash of a stored checkpoint, from its bytes alone, in one pass and little memory.
 
 Every file must be what the manifest says, whole; the tensors of the safetensors files give the
-leaves, and these the root that clients agree on. So whoever can read a store can tell whether a
-checkpoint is the model that a quorum agreed on, without torch and without building the model.
+leaf hashes, and these the root that clients agree on. So whoever can read a store can tell whether
+a checkpoint is the model that a quorum agreed on, without torch and without building the model.
 """
 
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import msgspec
-from blake3 import blake3
 
 from folkmoot.core.unreadable import UNREADABLE
-from folkmoot.learning.checkpoints.leaf_hash import leaf_hasher, root
+from folkmoot.learning.checkpoints.leaf_hash import DTYPES, leaf_hasher, root_hash
 from folkmoot.learning.checkpoints.manifest import (
     CheckpointError,
-    FileMark,
-    Stopped,
     Store,
+    checked_chunks,
     read_manifest,
 )
 
 HEADER_LIMIT = 16 << 20
-DTYPES = {
-    "F64": ("torch.float64", 8),
-    "F32": ("torch.float32", 4),
-    "F16": ("torch.float16", 2),
-    "BF16": ("torch.bfloat16", 2),
-    "I64": ("torch.int64", 8),
-    "I32": ("torch.int32", 4),
-    "I16": ("torch.int16", 2),
-    "I8": ("torch.int8", 1),
-    "U8": ("torch.uint8", 1),
-    "BOOL": ("torch.bool", 1),
-}
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
@@ -50,42 +36,28 @@ def stored_hash(store: Store, name: str, step: int, stopped: Callable[[], bool])
     manifest = read_manifest(store, name, {entry.key: entry.size for entry in store.list(name)})
     if manifest.step != step:
         raise CheckpointError(f"{name} in {store.url}: is of step {manifest.step}, not of {step}")
-    leaves: dict[str, bytes] = {}
-    for file, mark in manifest.files.items():
-        content = _checked(store, f"{name}/{file}", mark, stopped)
+    hashes: dict[str, bytes] = {}
+    for file, digest in manifest.files.items():
+        content = checked_chunks(store, f"{name}/{file}", digest, stopped)
         if file.endswith(".safetensors"):
-            found = _leaves(content, f"{name}/{file} in {store.url}")
-            if twice := leaves.keys() & found.keys():
+            found = _leaf_hashes(content, f"{name}/{file} in {store.url}")
+            if twice := hashes.keys() & found.keys():
                 raise CheckpointError(f"{name} in {store.url}: {min(twice)} is there twice")
-            leaves |= found
+            hashes |= found
         else:
             for _ in content:
                 pass
-    return root(leaves)
+    return root_hash(hashes)
 
 
-def _checked(
-    store: Store, key: str, mark: FileMark, stopped: Callable[[], bool]
-) -> Iterator[bytes]:
-    """The chunks of a file; at the end they must have been what the manifest says."""
-    hasher = blake3()
-    for chunk in store.stream(key, mark.size):
-        if stopped():
-            raise Stopped
-        hasher.update(chunk)
-        yield chunk
-    if hasher.hexdigest() != mark.blake3:
-        raise mark.differs(store, key)
-
-
-def _leaves(content: Iterator[bytes], where: str) -> dict[str, bytes]:
-    """The leaf of every tensor of a safetensors file, which is read to its end."""
+def _leaf_hashes(content: Iterator[bytes], where: str) -> dict[str, bytes]:
+    """The leaf hash of every tensor of a safetensors file, which is read to its end."""
     reading = _Reading(content, where)
     size = int.from_bytes(reading.take(8), "little")
     if not 0 < size <= HEADER_LIMIT:
         raise CheckpointError(f"{where}: its header would have {size} bytes")
     spans = _spans(reading.take(size), where)
-    leaves, at = {}, 0
+    hashes, at = {}, 0
     for name, span in sorted(spans.items(), key=lambda item: item[1].data_offsets):
         start, end = span.data_offsets
         dtype, width = DTYPES.get(span.dtype, ("", 0))
@@ -96,10 +68,10 @@ def _leaves(content: Iterator[bytes], where: str) -> dict[str, bytes]:
             raise CheckpointError(f"{where}: tensor {name} is not laid out as its header says")
         hasher = leaf_hasher(name, dtype, span.shape)
         reading.feed(hasher, end - start)
-        leaves[name], at = hasher.digest(), end
+        hashes[name], at = hasher.digest(), end
     if reading.rest():
         raise CheckpointError(f"{where}: has more bytes than its header says")
-    return leaves
+    return hashes
 
 
 def _spans(header: bytes, where: str) -> dict[str, Span]:

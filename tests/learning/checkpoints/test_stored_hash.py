@@ -11,20 +11,21 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.core.model_config import Gpt
+from folkmoot.core.model_config import GptConfig
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.learning.checkpoints import state_hash
+from folkmoot.learning.checkpoints.leaf_hash import root_hash
 from folkmoot.learning.checkpoints.manifest import CheckpointError, Stopped
 from folkmoot.learning.checkpoints.save import save
-from folkmoot.learning.checkpoints.verify import _leaves, stored_hash
+from folkmoot.learning.checkpoints.stored_hash import _leaf_hashes, stored_hash
 from folkmoot.learning.models import build
 
-TINY = Gpt(vocab_size=65, layers=1, heads=2, width=16, hidden=16, context=16)
+TINY = GptConfig(vocab_size=65, layers=1, heads=2, width=16, hidden=16, context=16)
 
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_it_is_the_hash_that_clients_agree_on(tmp_path: Path, tied: bool) -> None:
-    model = build(Gpt(**{**_fields(TINY), "tie_embeddings": tied}), 1, "cpu")
+    model = build(GptConfig(**{**_fields(TINY), "tie_embeddings": tied}), 1, "cpu")
     state = {
         "shared.outer": torch.arange(7, dtype=torch.float64),
         "shared.half": torch.ones(3, 5, dtype=torch.bfloat16),
@@ -32,7 +33,7 @@ def test_it_is_the_hash_that_clients_agree_on(tmp_path: Path, tied: bool) -> Non
     }
     name = save(Bucket(str(tmp_path)), 3, model, state=state)
     parts = {**dict(model.named_parameters()), **state}
-    agreed = state_hash.root({n: state_hash.leaf(n, part) for n, part in parts.items()})
+    agreed = root_hash({n: state_hash.leaf_hash(n, part) for n, part in parts.items()})
     assert stored_hash(Bucket(str(tmp_path)), name, 3, lambda: False) == agreed
     with pytest.raises(CheckpointError, match="is of step 3, not of 4"):
         stored_hash(Bucket(str(tmp_path)), name, 4, lambda: False)
@@ -40,7 +41,7 @@ def test_it_is_the_hash_that_clients_agree_on(tmp_path: Path, tied: bool) -> Non
         stored_hash(Bucket(str(tmp_path)), name, 3, lambda: True)
 
 
-def _fields(config: Gpt) -> dict[str, object]:
+def _fields(config: GptConfig) -> dict[str, object]:
     return {name: getattr(config, name) for name in config.__struct_fields__}
 
 
@@ -88,4 +89,4 @@ def test_any_bytes_give_leaves_or_a_checkpoint_error(
         content = len(text).to_bytes(8, "little") + text + body
     chunks = (content[at : at + size] for at in range(0, len(content), size))
     with contextlib.suppress(CheckpointError):
-        _leaves(chunks, "here")
+        _leaf_hashes(chunks, "here")
