@@ -20,13 +20,13 @@ from sklearn.model_selection import train_test_split
 
 from folkmoot.core.federation import Rules
 from folkmoot.federated import Participant, Settings, take_part
-from folkmoot.federated.coordinator.config import BucketConfig, Federation, Server, rooted
+from folkmoot.federated.coordinator.config import BucketConfig, Federation, ServerConfig, rooted
 from folkmoot.federated.coordinator.server import serving
-from folkmoot.federated.model_file.layout import ModelFile
+from folkmoot.federated.model_file.reader import ModelFile
 
 PARTICIPANTS = 5
 HIDDEN = 48
-Weights = dict[str, np.ndarray]
+ParticipantBucket = dict[str, np.ndarray]
 Data = tuple[np.ndarray, np.ndarray]
 
 
@@ -48,7 +48,7 @@ def shard(number: int, of: int = PARTICIPANTS) -> Data:
     return x[owner == number], y[owner == number]
 
 
-def initial() -> Weights:
+def initial() -> ParticipantBucket:
     generator = np.random.default_rng(1)
     return {
         "hidden.weight": generator.normal(0, 0.18, (64, HIDDEN)).astype(np.float32),
@@ -58,7 +58,7 @@ def initial() -> Weights:
     }
 
 
-def forward(weights: Weights, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def forward(weights: ParticipantBucket, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     hidden = np.maximum(x @ weights["hidden.weight"] + weights["hidden.bias"], 0)
     scores = hidden @ weights["out.weight"] + weights["out.bias"]
     scores = np.exp(scores - scores.max(1, keepdims=True))
@@ -66,8 +66,8 @@ def forward(weights: Weights, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def train(
-    weights: Weights, shard: Data, epochs: int, seed: int, rate: float = 0.15
-) -> tuple[Weights, list[float]]:
+    weights: ParticipantBucket, shard: Data, epochs: int, seed: int, rate: float = 0.15
+) -> tuple[ParticipantBucket, list[float]]:
     """Mini-batch gradient descent on the cross-entropy; the loss of each epoch."""
     x, y = shard
     weights = {name: np.array(array) for name, array in weights.items()}
@@ -88,7 +88,7 @@ def train(
     return weights, losses
 
 
-def accuracy(weights: Weights, test: Data) -> float:
+def accuracy(weights: ParticipantBucket, test: Data) -> float:
     return float((forward(weights, test[0])[1].argmax(1) == test[1]).mean())
 
 
@@ -100,7 +100,7 @@ class Digits(Participant):
         self.shard = shard(self.number)
         self.loss = float("nan")
 
-    def init_weights(self) -> Weights:
+    def init_weights(self) -> ParticipantBucket:
         return initial()
 
     def train_round(self, weights: Any, epochs: int, epoch_base: int) -> tuple:
@@ -118,7 +118,7 @@ def federate(folder: Path, rounds: int, epochs: int) -> list[float]:
     config = Federation(
         run_id="digits",
         rounds=rules,
-        server=Server(port=0, state="federation"),
+        server=ServerConfig(port=0, state="federation"),
         bucket=BucketConfig(keep_rounds=0),
     )
 
@@ -133,7 +133,7 @@ def federate(folder: Path, rounds: int, epochs: int) -> list[float]:
     return [accuracy(_read(path), test) for path in models]
 
 
-def _read(path: Path) -> Weights:
+def _read(path: Path) -> ParticipantBucket:
     with ModelFile(path) as model:
         return model.arrays()
 

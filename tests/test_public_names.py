@@ -23,13 +23,13 @@ PUBLIC = {
     ),
     "folkmoot.federated": "Participant Settings ClientTls join take_part",
     "folkmoot.exchange.bucket": (
-        "AlreadyExists BrokenOff Bucket BucketError BucketObject Denied Entry Missing NotPossible"
-        " TooLarge TooShort folder_of open_object"
+        "AccessDenied AlreadyExists BrokenOff Bucket BucketError BucketObject Missing NotPossible"
+        " ObjectInfo TooLarge TooShort folder_of open_object"
     ),
     "folkmoot.exchange.peer": (
-        "Blob Connected Disconnected Event Ignored Limits Manifest Message Method Misbehaved"
-        " NoAnswer Parameter Peer PeerConfig Refusal SharedModel StoreFull Traffic Turned"
-        " Unavailable Unreachable WrongModel fetch_model"
+        "Blob CallRefused Connected DialFailed Disconnected GossipMessage Ignored Limits"
+        " Misbehaved ModelManifest NoAnswer Parameter Peer PeerConfig PeerEvent RpcMethod"
+        " SharedModel StoreFull Traffic TurnedAway Unavailable WrongModel fetch_model"
     ),
     "folkmoot.learning.data": "DataError OpenUrl Provider Samples open_data",
     "folkmoot.learning.methods": "Method build",

@@ -11,7 +11,7 @@ from folkmoot.core.federation import messages as m
 from folkmoot.federated.coordinator.config import Federation, load
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.server import serving
-from folkmoot.federated.model_file.layout import save_model
+from folkmoot.federated.model_file.writer import save_model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "flower" / "app"))
 from bench.round_log import log_round_start

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.federated.model_file.layout import ModelFile
+from folkmoot.federated.model_file.reader import ModelFile
 
 COMMAND = [sys.executable, "-c", "from folkmoot.cli import main; main()", "federate"]
 PARTICIPANT = """

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from folkmoot.core.federation import Rules
-from folkmoot.federated.coordinator.config import Federation, Server, rooted
+from folkmoot.federated.coordinator.config import Federation, ServerConfig, rooted
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.participant.connection import Connection
@@ -66,7 +66,7 @@ class Mortal(Journal):
 
 def config(folder: Path, port: int, parts: int) -> Federation:
     rules = Rules(rounds=ROUNDS, min_participants=parts, epochs=1, heartbeat_timeout=300.0)
-    server = Server(port=port, state="state")
+    server = ServerConfig(port=port, state="state")
     return rooted(Federation(run_id=RUN, rounds=rules, server=server, seed="ab" * 32), folder)
 
 

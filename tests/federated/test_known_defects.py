@@ -16,7 +16,7 @@ import pytest
 from folkmoot.core.federation import Phase, Rules
 from folkmoot.core.federation import messages as m
 from folkmoot.federated import wire
-from folkmoot.federated.coordinator.config import Server
+from folkmoot.federated.coordinator.config import ServerConfig
 from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.participant import Participant
@@ -262,7 +262,7 @@ async def test_15_memory_does_not_grow_with_the_number_of_updates(tmp_path: Path
 async def test_16_a_round_does_not_wait_for_a_heartbeat_period(tmp_path: Path) -> None:
     """With a period of an hour, rounds still follow each other: calls are pushed, not polled."""
     rules = {"rounds": 5, "min_participants": 2, "heartbeat_time": 3600.0}
-    config = federation_config(tmp_path, rules, server=Server(port=0, state="state"))
+    config = federation_config(tmp_path, rules, server=ServerConfig(port=0, state="state"))
     async with serving(config) as server:
         settings = Settings(address=server.address, run_id="test")
         await asyncio.gather(*(take_part(PlusOne(), settings) for _ in range(2)))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from folkmoot.federated import Participant, Settings, take_part
-from folkmoot.federated.model_file.layout import ModelFile
+from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.participant.bucket import WeightsUnavailable
-from folkmoot.federated.participant.presigned import PresignedWeights
+from folkmoot.federated.participant.presigned import PresignedBucket
 from support.federation import federation_config, refusal, running_federation, with_bucket
 from support.servers import S3Server
 
@@ -87,7 +87,7 @@ async def test_a_signed_url_writes_one_object_only(tmp_path: Path, s3_server: S3
         arrays = {"weights": np.ones(2, np.float32)}
         elsewhere = started.put_url.replace(a.participant_id, "somebody-else")
         with pytest.raises(WeightsUnavailable, match="403"):
-            PresignedWeights("", elsewhere).write_update(0, "", arrays)
-        digest = PresignedWeights("", started.put_url).write_update(0, "", arrays)
+            PresignedBucket("", elsewhere).write_update(0, "", arrays)
+        digest = PresignedBucket("", started.put_url).write_update(0, "", arrays)
         await a.end(digest)
         assert list(await w.global_of(1)) == [1.0, 1.0]

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from folkmoot.federated import wire
-from folkmoot.federated.coordinator.config import Security
-from folkmoot.federated.model_file.layout import ModelFile, save_model
+from folkmoot.federated.coordinator.config import SecurityConfig
+from folkmoot.federated.model_file.reader import ModelFile
+from folkmoot.federated.model_file.writer import save_model
 from folkmoot.federated.signing import sign_request
 from folkmoot.host.signing import Signer
 from support.federation import (
@@ -100,7 +101,7 @@ async def test_what_was_heard_before_a_restart_is_worth_nothing_after_it(tmp_pat
 
 
 async def test_only_who_is_on_the_allow_list_takes_part_under_its_name(tmp_path: Path) -> None:
-    known = Security(participants={"clinic": identity("a").public.hex()})
+    known = SecurityConfig(participants={"clinic": identity("a").public.hex()})
     config = federation_config(tmp_path, {"rounds": 1}, security=known)
     async with running_federation(tmp_path, with_bucket(config, keep_updates=True)) as w:
         code, reason = await refusal(w.participant("stranger").rendezvous())

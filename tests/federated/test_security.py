@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from folkmoot.federated import ClientTls, Participant, Settings, take_part
-from folkmoot.federated.coordinator.config import Metrics, Security
+from folkmoot.federated.coordinator.config import MetricsConfig, SecurityConfig
 from folkmoot.federated.eventlog import AggregationFailed
 from folkmoot.host.journal import JournalError
 from support.federation import (
@@ -67,7 +67,7 @@ async def test_a_federation_over_tls(tmp_path: Path, mutual: bool) -> None:
     certificate(tmp_path, "server", "authority")
     certificate(tmp_path, "client", "authority")
     files = {n: tmp_path / n for n in ("authority.pem", "client.pem", "client.key")}
-    security = Security(
+    security = SecurityConfig(
         tls_certificate="server.pem",
         tls_key="server.key",
         tls_client_authority="authority.pem" if mutual else "",
@@ -88,7 +88,7 @@ async def test_a_federation_over_tls(tmp_path: Path, mutual: bool) -> None:
 
 
 async def test_prometheus_is_told_how_the_federation_does(tmp_path: Path) -> None:
-    metrics = Metrics(enable=True, port=0)
+    metrics = MetricsConfig(enable=True, port=0)
     config = federation_config(tmp_path, {"min_participants": 2}, metrics=metrics)
     async with running_federation(tmp_path, config) as w:
         (a,) = await w.join("a")

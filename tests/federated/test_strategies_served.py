@@ -8,7 +8,7 @@ import pytest
 
 from folkmoot.federated.coordinator.config import load
 from folkmoot.federated.coordinator.server import serving
-from folkmoot.federated.model_file.layout import ModelFile
+from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.participant import Participant
 

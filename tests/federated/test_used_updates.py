@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
-from folkmoot.federated.coordinator.bucket import RoundStore, digest_of
-from folkmoot.federated.model_file.layout import ModelFile, layout_of, save_model
-from folkmoot.federated.participant.bucket import FEW, SPARE, Weights, WeightsUnavailable
+from folkmoot.federated.coordinator.bucket import CoordinatorBucket
+from folkmoot.federated.model_file.layout import layout_of
+from folkmoot.federated.model_file.reader import ModelFile, digest_of
+from folkmoot.federated.model_file.writer import save_model
+from folkmoot.federated.participant.bucket import FEW, SPARE, ParticipantBucket, WeightsUnavailable
 
 
 @pytest.fixture
@@ -19,7 +21,7 @@ def bucket(tmp_path):
 
 @pytest.fixture
 def store(bucket, tmp_path):
-    return RoundStore(bucket, tmp_path / "state", 1 << 30)
+    return CoordinatorBucket(bucket, tmp_path / "state", 1 << 30)
 
 
 #: Weights of a model that is mapped, not copied.
@@ -31,7 +33,7 @@ def values(count, seed):
 
 
 def test_a_used_update_is_no_longer_an_object_of_the_bucket(bucket, store):
-    Weights(bucket).write_update(3, "anna", values(10, 1))
+    ParticipantBucket(bucket).write_update(3, "anna", values(10, 1))
     store.consume(["3/anna"])
     store.consume(["3/anna"])  # again, as after a crash
     assert bucket.list("3") == []
@@ -40,7 +42,7 @@ def test_a_used_update_is_no_longer_an_object_of_the_bucket(bucket, store):
 
 @pytest.mark.parametrize("count", [1000, 999, 1001, 1, 200_000])
 def test_a_recycled_file_holds_the_new_update_and_nothing_of_the_old(bucket, store, count):
-    weights = Weights(bucket)
+    weights = ParticipantBucket(bucket)
     weights.write_update(3, "anna", values(1000, 1))
     inode = (bucket.folder / "3/anna").stat().st_ino
     store.consume(["3/anna"])
@@ -53,7 +55,7 @@ def test_a_recycled_file_holds_the_new_update_and_nothing_of_the_old(bucket, sto
 
 
 def test_nobody_writes_over_the_file_of_another(bucket, store):
-    weights = Weights(bucket)
+    weights = ParticipantBucket(bucket)
     weights.write_update(3, "anna", values(10, 1))
     inode = (bucket.folder / "3/anna").stat().st_ino
     store.consume(["3/anna"])
@@ -63,7 +65,7 @@ def test_nobody_writes_over_the_file_of_another(bucket, store):
 
 @pytest.mark.parametrize("mode", [0o664, 0o646])
 def test_an_update_that_others_may_write_to_is_copied_before_it_is_judged(bucket, store, mode):
-    weights = Weights(bucket)
+    weights = ParticipantBucket(bucket)
     digest = weights.write_update(3, "anna", values(1000, 1)).hex()
     shared = bucket.folder / "3/anna"
     shared.chmod(mode)
@@ -76,13 +78,13 @@ def test_an_update_that_others_may_write_to_is_copied_before_it_is_judged(bucket
 
 
 def test_an_update_that_only_we_can_write_to_is_not_copied(bucket, store):
-    Weights(bucket).write_update(3, "anna", values(1000, 1))
+    ParticipantBucket(bucket).write_update(3, "anna", values(1000, 1))
     assert store.take("3/anna", 1 << 20).samefile(bucket.folder / "3/anna")
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o664])
 def test_an_update_that_is_too_large_is_not_taken(bucket, store, mode):
-    Weights(bucket).write_update(3, "anna", values(1000, 1))
+    ParticipantBucket(bucket).write_update(3, "anna", values(1000, 1))
     (bucket.folder / "3/anna").chmod(mode)
     with pytest.raises(TooLarge):
         store.take("3/anna", 4000)
@@ -111,14 +113,14 @@ def test_a_pruned_global_model_serves_the_next_one_and_leaves_nothing_of_itself(
     path = bucket.folder / "3/global"
     assert path.stat().st_ino == inode
     assert digest_of(path) == digest
-    read = Weights(bucket).read_global(3, bytes.fromhex(digest))
+    read = ParticipantBucket(bucket).read_global(3, bytes.fromhex(digest))
     assert np.array_equal(read["w"], values(MANY, 2)["w"])
 
 
 def test_weights_that_a_participant_holds_do_not_change_when_their_round_is_pruned(bucket, store):
     digest = write_global(store, 0, 1)
     inode = (bucket.folder / "0/global").stat().st_ino
-    held = Weights(bucket).read_global(0, bytes.fromhex(digest))["w"]
+    held = ParticipantBucket(bucket).read_global(0, bytes.fromhex(digest))["w"]
     store.prune(1)
     write_global(store, 3, 2)
     assert np.array_equal(held, values(MANY, 1)["w"])
@@ -129,7 +131,7 @@ def test_weights_that_a_participant_holds_do_not_change_when_their_round_is_prun
 def test_weights_that_a_participant_let_go_of_make_room_for_the_next(bucket, store):
     digest = write_global(store, 0, 1)
     inode = (bucket.folder / "0/global").stat().st_ino
-    Weights(bucket).read_global(0, bytes.fromhex(digest))
+    ParticipantBucket(bucket).read_global(0, bytes.fromhex(digest))
     store.prune(1)
     write_global(store, 3, 2)
     assert (bucket.folder / "3/global").stat().st_ino == inode
@@ -140,7 +142,7 @@ def test_a_global_model_that_a_stranger_keeps_locked_is_read_all_the_same(bucket
     path = bucket.folder / "0/global"
     with path.open("rb") as stranger:
         fcntl.flock(stranger, fcntl.LOCK_EX)
-        held = Weights(bucket).read_global(0, bytes.fromhex(digest))["w"]
+        held = ParticipantBucket(bucket).read_global(0, bytes.fromhex(digest))["w"]
     path.write_bytes(b"something else")
     assert np.array_equal(held, values(MANY, 1)["w"])
 
@@ -150,7 +152,7 @@ def test_a_global_model_that_is_not_the_announced_one_is_not_used(bucket, store,
     digest = write_global(store, 0, 1)
     (bucket.folder / "0/global").write_bytes(body)
     with pytest.raises(WeightsUnavailable):
-        Weights(bucket).read_global(0, bytes.fromhex(digest))
+        ParticipantBucket(bucket).read_global(0, bytes.fromhex(digest))
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])
@@ -167,7 +169,7 @@ def test_a_planted_link_is_never_written_through(bucket, store, tmp_path, link):
 
 def test_private_copies_of_all_rounds_that_are_over_go(bucket, store):
     for round_ in (1, 2, 3):
-        Weights(bucket).write_update(round_, "anna", values(10, round_))
+        ParticipantBucket(bucket).write_update(round_, "anna", values(10, round_))
         store.take(f"{round_}/anna", 1 << 20)
     store.forget_rounds(2)
     assert [store.taken(f"{r}/anna").exists() for r in (1, 2, 3)] == [False, False, True]

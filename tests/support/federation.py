@@ -14,11 +14,12 @@ from folkmoot.core.federation import Rules, State
 from folkmoot.core.federation import messages as m
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.federated import wire
-from folkmoot.federated.coordinator.config import Federation, Server, rooted
+from folkmoot.federated.coordinator.config import Federation, ServerConfig, rooted
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.server import serving
-from folkmoot.federated.model_file.layout import Array, ModelFile
-from folkmoot.federated.participant.bucket import Weights
+from folkmoot.federated.model_file.layout import Array
+from folkmoot.federated.model_file.reader import ModelFile
+from folkmoot.federated.participant.bucket import ParticipantBucket
 from folkmoot.federated.participant.connection import Connection
 from folkmoot.host.signing import Identity
 
@@ -27,7 +28,7 @@ SEED = "5eed" * 16
 
 
 def federation_config(folder: Path, rules: dict[str, Any], **sections: Any) -> Federation:
-    sections.setdefault("server", Server(port=0, state="state"))
+    sections.setdefault("server", ServerConfig(port=0, state="state"))
     sections.setdefault("seed", SEED)
     config = Federation(run_id=RUN, rounds=Rules(**{"rounds": 2, **rules}), **sections)
     return rooted(config, folder)
@@ -67,7 +68,7 @@ class Watched(Coordinator):
 class ManualParticipant(Connection):
     """A participant that does exactly what a test says."""
 
-    weights: Weights
+    weights: ParticipantBucket
 
     async def rendezvous(self) -> Any:
         """As the SDK does it: the first call learns the session, the second registers."""
@@ -121,7 +122,7 @@ class RunningFederation:
 
     def participant(self, name: str, **named: Any) -> ManualParticipant:
         participant = ManualParticipant(self.server.address, RUN, identity(name), **named)
-        participant.weights = Weights(self.bucket)
+        participant.weights = ParticipantBucket(self.bucket)
         self._participants.append(participant)
         return participant
 

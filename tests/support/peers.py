@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from folkmoot.exchange.peer import Event, Limits, Message, Peer, PeerConfig
+from folkmoot.exchange.peer import GossipMessage, Limits, Peer, PeerConfig, PeerEvent
 
 TOPIC = hashlib.sha256(b"a run").digest()
 QUICK = PeerConfig(stall=1.0, grace=0.2, shun=60.0, gossip=Limits(quiet=0.05, patience=0.5))
@@ -20,15 +20,15 @@ class Told:
     """A peer's events, to wait for."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[PeerEvent] = []
         self._news = asyncio.Event()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: PeerEvent) -> None:
         self.events.append(event)
         self._news.set()
 
     async def until(
-        self, kind: type[Event], matches: Callable[[Any], bool] = lambda e: True
+        self, kind: type[PeerEvent], matches: Callable[[Any], bool] = lambda e: True
     ) -> Any:
         """The first event of a kind, past or to come."""
         while True:
@@ -83,5 +83,5 @@ async def assemble(peers: list[Peer], everybody: dict[bytes, bytes] | None = Non
         assert await peer.connected(everybody, 20)
 
 
-async def heard(peer: Peer, count: int) -> list[Message]:
+async def heard(peer: Peer, count: int) -> list[GossipMessage]:
     return [await peer.receive() for _ in range(count)]

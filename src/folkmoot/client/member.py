@@ -28,8 +28,7 @@ from folkmoot.core.coordinator.client import Client
 from folkmoot.core.coordinator.ledger import Result
 from folkmoot.core.coordinator.state import Source
 from folkmoot.core.identity import short
-from folkmoot.exchange.peer import Event as PeerEvent
-from folkmoot.exchange.peer import Misbehaved, Peer
+from folkmoot.exchange.peer import Misbehaved, Peer, PeerEvent
 from folkmoot.host.clock import backoff
 from folkmoot.learning.data.source import DataError
 

@@ -18,7 +18,7 @@ from folkmoot.core.coordinator import client_events as c
 from folkmoot.core.coordinator.state import Source
 from folkmoot.exchange.bucket import Bucket, BucketError
 from folkmoot.exchange.peer import (
-    Manifest,
+    ModelManifest,
     Peer,
     SharedModel,
     StoreFull,
@@ -100,7 +100,7 @@ class Models:
     async def _fetch(self, action: c.Load) -> None:
         leaves: dict[str, bytes] = {}
 
-        def agreed(manifest: Manifest) -> bool:
+        def agreed(manifest: ModelManifest) -> bool:
             leaves.clear()
             leaves.update(manifest.leaves())
             return root_hash(leaves) == action.model_hash

@@ -22,8 +22,15 @@ from folkmoot.core.coordinator.commitment import commitment_hash
 from folkmoot.core.coordinator.ledger import COMMITMENTS_KEPT, Result
 from folkmoot.core.identity import short
 from folkmoot.core.unreadable import UNREADABLE
-from folkmoot.exchange.peer import Message, NoAnswer, Peer, Refusal, StoreFull, Unavailable
-from folkmoot.exchange.peer.rpc import Method
+from folkmoot.exchange.peer import (
+    CallRefused,
+    GossipMessage,
+    NoAnswer,
+    Peer,
+    StoreFull,
+    Unavailable,
+)
+from folkmoot.exchange.peer.rpc import RpcMethod
 
 # Gossip and blobs are kept by a number that grows from round to round through all epochs.
 EPOCH_ROUNDS = 1 << 20
@@ -39,7 +46,7 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     senders: tuple[bytes, ...]
 
 
-GET_RESULTS = Method("results", Wanted, tuple[Result, ...])
+GET_RESULTS = RpcMethod("results", Wanted, tuple[Result, ...])
 
 
 def number(epoch: int, height: int) -> int:
@@ -61,7 +68,7 @@ class Results:
         self.peer, self.learner, self.machine = peer, learner, machine
         self._tell_machine, self._emit = tell, emit
         self._payloads: dict[bytes, tuple[int, bytes]] = {}  # (round, bytes) by commitment
-        self._messages: dict[tuple[bytes, bytes], Message] = {}  # by sender and commitment
+        self._messages: dict[tuple[bytes, bytes], GossipMessage] = {}  # by sender and commitment
         self._asking: set[int] = set()
         peer.answer(GET_RESULTS, self._answer)
 
@@ -99,7 +106,7 @@ class Results:
             self._messages[result.sender, result.commitment] = message
             self._tell_machine(c.Offered(result))
 
-    def _contradiction(self, message: Message, result: Result) -> str | None:
+    def _contradiction(self, message: GossipMessage, result: Result) -> str | None:
         """What a message says wrongly about itself: later, others could not find its bytes."""
         content = message.content
         if result.sender != message.origin:
@@ -188,7 +195,7 @@ class Results:
                     payload = await self._get(result)
                     if self._take(result, payload):
                         wanted.discard(result.sender)
-        except (NoAnswer, Refusal, Unavailable) as error:
+        except (NoAnswer, CallRefused, Unavailable) as error:
             self._emit(events.Peers("no answer", f"{short(neighbour)}: {error}"))
 
     def _asked_for(self, result: Result, action: c.Ask) -> bool:

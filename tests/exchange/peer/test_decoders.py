@@ -17,8 +17,8 @@ from folkmoot.exchange.peer.address import (
     encode_address,
 )
 from folkmoot.exchange.peer.endpoint import to_dial
-from folkmoot.exchange.peer.message import Blob, Content, Message, peek_id, seal, unseal
-from folkmoot.exchange.peer.model import GET_MANIFEST, Manifest
+from folkmoot.exchange.peer.message import Blob, Content, GossipMessage, peek_id, seal, unseal
+from folkmoot.exchange.peer.model import GET_MANIFEST, ModelManifest
 from folkmoot.exchange.peer.rpc import NoAnswer
 
 DECODERS = [
@@ -37,12 +37,12 @@ FRAMES: list[wire.Frame] = [
     wire.Found(10, bytes(32)),
     wire.Call("method", b"payload"),
     wire.Answer(b"payload"),
-    wire.Refused("why", True),
+    wire.RefusedReply("why", True),
 ]
 TOPIC = bytes(32)
 
 
-def _message() -> Message:
+def _message() -> GossipMessage:
     uniffi_copy.install()
     secret = SecretKey.from_bytes(bytes(range(32)))
     content = Content(secret.public().to_bytes(), 5, b"head", b"body", Blob(bytes(32), 1 << 20))
@@ -197,4 +197,4 @@ def test_who_has_no_key_cannot_be_dialled() -> None:
 @given(Garbage)
 def test_garbage_is_no_manifest(data: bytes) -> None:
     with suppress(NoAnswer):
-        assert isinstance(GET_MANIFEST.read_answer(data), Manifest)
+        assert isinstance(GET_MANIFEST.read_answer(data), ModelManifest)

@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkmoot.exchange.peer.gossip import Blame, Deliver, Dropped, Effect, Gossipers, Limits, Send
-from folkmoot.exchange.peer.message import SIGNATURE_BYTES, Content, Message, peek_id
+from folkmoot.exchange.peer.gossip import Blame, Deliver, Discard, Effect, GossipNode, Limits, Send
+from folkmoot.exchange.peer.message import SIGNATURE_BYTES, Content, GossipMessage, peek_id
 from folkmoot.exchange.peer.tree import children
 from folkmoot.exchange.peer.wire import Digest, Frame, Gossip, Have, Hello, Want
 
 
-def sealed(origin: bytes, round_: int, body: bytes) -> Message:
+def sealed(origin: bytes, round_: int, body: bytes) -> GossipMessage:
     """A message whose signature nobody looks at."""
     content = Content(origin, round_, b"", body)
     data = msgspec.msgpack.encode(content) + bytes(SIGNATURE_BYTES)
-    return Message(peek_id(data), content, data)
+    return GossipMessage(peek_id(data), content, data)
 
 
-def unsealed(data: bytes) -> Message:
+def unsealed(data: bytes) -> GossipMessage:
     content = msgspec.msgpack.decode(data[:-SIGNATURE_BYTES], type=Content)
-    return Message(peek_id(data), content, data)
+    return GossipMessage(peek_id(data), content, data)
 
 
 def key(number: int) -> bytes:
@@ -39,7 +39,7 @@ class World:
         self.now = 0.0
         self.rng = random.Random(seed)
         self.ids = [key(n) for n in range(size)]
-        self.nodes = {id_: Gossipers(id_, unsealed, limits) for id_ in self.ids}
+        self.nodes = {id_: GossipNode(id_, unsealed, limits) for id_ in self.ids}
         self.heard: dict[bytes, Counter[bytes]] = {id_: Counter() for id_ in self.ids}
         self.frames: Counter[type[Frame]] = Counter()
         self.links: dict[tuple[bytes, bytes], int] = {}  # pair: which connection this is
@@ -60,7 +60,7 @@ class World:
             self.nodes[a].disconnected(b)
             self.nodes[b].disconnected(a)
 
-    def publish(self, author: bytes, round_: int, body: bytes) -> Message:
+    def publish(self, author: bytes, round_: int, body: bytes) -> GossipMessage:
         message = sealed(author, round_, body)
         self.do(author, self.nodes[author].publish(message, self.now))
         return message
@@ -99,7 +99,7 @@ class World:
                 for id_ in [id_ for id_, at in due.items() if at <= self.now]:
                     self.do(id_, self.nodes[id_].tick(self.now))
 
-    def assert_covered(self, messages: list[Message]) -> None:
+    def assert_covered(self, messages: list[GossipMessage]) -> None:
         for id_ in self.ids:
             expected = {m.id: 1 for m in messages if m.origin != id_}
             assert dict(self.heard[id_]) == expected
@@ -202,7 +202,7 @@ def test_past_a_child_that_is_out_of_reach_its_children_are_sent_to() -> None:
 
 def test_when_nobody_sends_what_all_claim_neighbours_compare_again() -> None:
     me, liar = key(0), key(1)
-    node = Gossipers(me, unsealed, Limits())
+    node = GossipNode(me, unsealed, Limits())
     node.members([me, liar])
     node.connected(liar, 0.0)
     held = sealed(me, 1, b"mine")
@@ -215,7 +215,7 @@ def test_when_nobody_sends_what_all_claim_neighbours_compare_again() -> None:
 
 def test_a_neighbour_that_claims_and_does_not_send_is_passed_over() -> None:
     me, liar, honest = key(0), key(1), key(2)
-    node = Gossipers(me, unsealed, Limits())
+    node = GossipNode(me, unsealed, Limits())
     node.members([me, liar, honest])
     node.connected(liar, 0.0)
     node.connected(honest, 0.0)
@@ -230,7 +230,7 @@ def test_a_neighbour_that_claims_and_does_not_send_is_passed_over() -> None:
 
 def test_an_author_has_a_quota_and_who_breaks_it_directly_is_blamed() -> None:
     me, author, other = key(0), key(1), key(2)
-    node = Gossipers(me, unsealed, Limits(quota_messages=3))
+    node = GossipNode(me, unsealed, Limits(quota_messages=3))
     node.members([me, author, other])
     node.connected(author, 0.0)
     node.connected(other, 0.0)
@@ -238,7 +238,7 @@ def test_an_author_has_a_quota_and_who_breaks_it_directly_is_blamed() -> None:
         frame = Gossip(sealed(author, n, b"m").sealed)
         assert isinstance(node.receive(author, frame, 0.0)[0], Deliver)
     frame = Gossip(sealed(author, 9, b"m").sealed)
-    assert isinstance(node.receive(other, frame, 0.0)[0], Dropped)
+    assert isinstance(node.receive(other, frame, 0.0)[0], Discard)
     assert isinstance(node.receive(author, frame, 0.0)[0], Blame)
     node.expire(1)
     assert isinstance(node.receive(other, Gossip(sealed(author, 9, b"n").sealed), 0.0)[0], Deliver)
@@ -246,7 +246,7 @@ def test_an_author_has_a_quota_and_who_breaks_it_directly_is_blamed() -> None:
 
 def test_a_quota_counts_bytes() -> None:
     me, author = key(0), key(1)
-    node = Gossipers(me, unsealed, Limits(quota_bytes=1000))
+    node = GossipNode(me, unsealed, Limits(quota_bytes=1000))
     node.members([me, author])
     node.connected(author, 0.0)
     assert isinstance(
@@ -259,25 +259,25 @@ def test_a_quota_counts_bytes() -> None:
 
 def test_rounds_that_are_over_are_neither_taken_nor_asked_for() -> None:
     me, other = key(0), key(1)
-    node = Gossipers(me, unsealed, Limits())
+    node = GossipNode(me, unsealed, Limits())
     node.members([me, other])
     node.connected(other, 0.0)
     node.expire(5)
     old = sealed(other, 4, b"m")
-    assert isinstance(node.receive(other, Gossip(old.sealed), 0.0)[0], Dropped)
+    assert isinstance(node.receive(other, Gossip(old.sealed), 0.0)[0], Discard)
     assert node.receive(other, Have(4, (old.id,), True), 0.0) == []
     assert node.receive(other, Digest(((4, bytes(16)),)), 0.0) == []
 
 
 def test_one_who_left_is_heard_on_rounds_that_had_begun_and_no_later() -> None:
     me, left, other = key(0), key(1), key(2)
-    node = Gossipers(me, unsealed, Limits())
+    node = GossipNode(me, unsealed, Limits())
     node.members([me, left, other])
     node.connected(other, 0.0)
     node.receive(other, Gossip(sealed(other, 7, b"m").sealed), 0.0)
     node.members([me, other])
     assert isinstance(node.receive(other, Gossip(sealed(left, 7, b"m").sealed), 0.0)[0], Deliver)
-    assert isinstance(node.receive(other, Gossip(sealed(left, 8, b"m").sealed), 0.0)[0], Dropped)
+    assert isinstance(node.receive(other, Gossip(sealed(left, 8, b"m").sealed), 0.0)[0], Discard)
 
 
 def test_a_second_different_message_of_an_author_spreads_too() -> None:
@@ -294,7 +294,7 @@ def test_a_second_different_message_of_an_author_spreads_too() -> None:
 
 def test_a_frame_that_is_not_gossip_is_blamed() -> None:
     me, other = key(0), key(1)
-    node = Gossipers(me, unsealed, Limits())
+    node = GossipNode(me, unsealed, Limits())
     node.members([me, other])
     node.connected(other, 0.0)
     assert isinstance(node.receive(other, Hello(bytes(32), bytes(8)), 0.0)[0], Blame)

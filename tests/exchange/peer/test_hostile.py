@@ -9,7 +9,7 @@ import pytest
 from iroh import IrohError, SecretKey
 
 from exchange.peer.rogue import Rogue, a_rogue_among, read
-from folkmoot.exchange.peer import Disconnected, Method, Misbehaved, Turned, wire
+from folkmoot.exchange.peer import Disconnected, Misbehaved, RpcMethod, TurnedAway, wire
 from folkmoot.exchange.peer.message import SIGNATURE_BYTES, Content, seal
 from support.peers import TOPIC, members, told
 
@@ -75,7 +75,7 @@ async def test_who_breaks_the_protocol_is_hung_up_on_and_shunned(attack: Attack)
         await told(peers[0]).until(Misbehaved, lambda event: event.peer == rogue.id)
         await rogue.dial(peers[0])
         await rogue.hung_up()
-        turned = await told(peers[0]).until(Turned, lambda event: event.peer == rogue.id)
+        turned = await told(peers[0]).until(TurnedAway, lambda event: event.peer == rogue.id)
         assert turned.reason == "it broke the rules a moment ago"
         peers[0].publish(1, b"we go on")
         assert (await peers[1].receive()).head == b"we go on"
@@ -107,7 +107,7 @@ async def test_who_does_not_greet_gets_no_place() -> None:
     quick = members(1, greet_time=0.3)
     async with quick as peers, a_rogue_among(peers, greets=False) as rogue:
         assert "(code 6)" in await rogue.hung_up()
-        await told(peers[0]).until(Turned, lambda event: event.peer == rogue.id)
+        await told(peers[0]).until(TurnedAway, lambda event: event.peer == rogue.id)
 
 
 async def test_who_reads_nothing_is_cut_off_and_costs_a_bounded_queue() -> None:
@@ -127,7 +127,9 @@ async def test_requests_that_never_come_are_dropped_one_by_one() -> None:
             with pytest.raises(IrohError):
                 await stream.recv().read_exact(1)
         stream = await rogue.ask(wire.encode(wire.Call("echo", b"")))
-        assert wire.decode_call_reply(await read(stream.recv())) == wire.Refused("no such method")
+        assert wire.decode_call_reply(await read(stream.recv())) == wire.RefusedReply(
+            "no such method"
+        )
 
 
 async def test_no_more_requests_are_open_than_allowed() -> None:
@@ -144,7 +146,7 @@ async def test_no_more_requests_are_open_than_allowed() -> None:
             inside -= 1
             return question
 
-        peers[0].answer(Method("wait", int, int), wait)
+        peers[0].answer(RpcMethod("wait", int, int), wait)
         ask = wire.encode(wire.Call("wait", msgspec.msgpack.encode(1)))
         streams = [await rogue.ask(ask) for _ in range(5)]
         for _ in range(2):
@@ -158,7 +160,7 @@ async def test_no_more_requests_are_open_than_allowed() -> None:
 async def test_an_answer_that_cannot_be_read_is_no_answer() -> None:
     """The asker is told so, and nothing else happens."""
     async with members(2) as (asker, other):
-        lies = Method("lie", int, int)
+        lies = RpcMethod("lie", int, int)
 
         async def lie(who: bytes, question: int) -> str:
             return "not a number"

@@ -7,7 +7,7 @@ from blake3 import blake3
 
 from folkmoot.core.content import PIECE
 from folkmoot.exchange.peer import (
-    Manifest,
+    ModelManifest,
     Parameter,
     Peer,
     SharedModel,
@@ -33,7 +33,7 @@ LEAVES = {name: leaf(name, data) for name, data in TENSORS.items()}
 MODEL = root(LEAVES)
 
 
-def agreed(manifest: Manifest) -> bool:
+def agreed(manifest: ModelManifest) -> bool:
     return root(manifest.leaves()) == MODEL
 
 
@@ -75,10 +75,10 @@ async def test_a_manifest_that_does_not_make_the_agreed_hash_costs_nothing() -> 
         shared = share(liar)
         parameters = [other if p.name == other.name else p for p in shared.manifest.parameters]
         for lie in (
-            Manifest(MODEL, tuple(parameters)),
-            Manifest(MODEL, shared.manifest.parameters[1:]),
-            Manifest(MODEL, (*shared.manifest.parameters, shared.manifest.parameters[0])),
-            Manifest(bytes(32), shared.manifest.parameters),
+            ModelManifest(MODEL, tuple(parameters)),
+            ModelManifest(MODEL, shared.manifest.parameters[1:]),
+            ModelManifest(MODEL, (*shared.manifest.parameters, shared.manifest.parameters[0])),
+            ModelManifest(bytes(32), shared.manifest.parameters),
         ):
             shared.manifest = lie
             with pytest.raises(WrongModel):

@@ -11,9 +11,9 @@ from iroh import iroh_ffi
 
 from folkmoot.core.content import PIECE, content_name, piece_count, piece_hashes
 from folkmoot.exchange.peer import StoreFull, uniffi_copy
-from folkmoot.exchange.peer.blob_store import Store
-from folkmoot.exchange.peer.pieces import SHARE, Lie, Pieces
-from folkmoot.exchange.peer.rate_limit import Bucket
+from folkmoot.exchange.peer.blob_store import BlobStore
+from folkmoot.exchange.peer.pieces import SHARE, Pieces, WrongContent
+from folkmoot.exchange.peer.rate_limit import RateLimiter
 from folkmoot.exchange.peer.tree import children
 
 
@@ -58,7 +58,7 @@ def test_a_wrong_piece_is_found_out_alone() -> None:
     content = os.urandom(3 * PIECE)
     pieces = pieces_of(content)
     pieces.put(0, piece(content, 0))
-    with pytest.raises(Lie, match="number 1"):
+    with pytest.raises(WrongContent, match="number 1"):
         pieces.put(1, piece(content, 2))
     pieces.put(1, piece(content, 1))
     pieces.put(2, piece(content, 2))
@@ -68,18 +68,18 @@ def test_a_wrong_piece_is_found_out_alone() -> None:
 def test_a_wrong_outline_is_found_out_before_any_content() -> None:
     content = memoryview(os.urandom(3 * PIECE))
     name, hashes = content_name(content, blake3), piece_hashes(content, blake3)
-    with pytest.raises(Lie, match="does not fit"):
+    with pytest.raises(WrongContent, match="does not fit"):
         Pieces(name, len(content), hashes[:-32], 1 << 40)
-    with pytest.raises(Lie, match="does not prove"):
+    with pytest.raises(WrongContent, match="does not prove"):
         Pieces(name, len(content) - 1, hashes, 1 << 40)
-    with pytest.raises(Lie, match="does not prove"):
+    with pytest.raises(WrongContent, match="does not prove"):
         Pieces(name, len(content), hashes[:-1] + b"x", 1 << 40)
-    with pytest.raises(Lie, match="at most 5 were expected"):
+    with pytest.raises(WrongContent, match="at most 5 were expected"):
         Pieces(name, len(content), hashes, 5)
 
 
 def test_what_was_put_stays_until_its_round_is_over_or_it_is_dropped() -> None:
-    store = Store(1000)
+    store = BlobStore(1000)
     pinned, early, late = (store.put(bytes([n]) * 10, r) for n, r in enumerate((None, 3, 4)))
     store.expire(4)
     assert (pinned in store, early in store, late in store) == (True, False, True)
@@ -92,7 +92,7 @@ def test_what_was_put_stays_until_its_round_is_over_or_it_is_dropped() -> None:
 
 
 def test_fetched_content_makes_room_and_own_content_does_not() -> None:
-    store = Store(100)
+    store = BlobStore(100)
     names = [content_name(bytes([n]) * 40, blake3) for n in range(3)]
     for n, name in enumerate(names):
         store.keep(name, bytes([n]) * 40, name, None)
@@ -133,7 +133,7 @@ def test_a_stranger_has_no_place_in_the_tree() -> None:
 
 
 def test_a_bucket_allows_a_burst_and_then_its_rate() -> None:
-    bucket = Bucket(rate=10, burst=20)
+    bucket = RateLimiter(rate=10, burst=20)
     assert all(bucket.take(1, 100.0) for _ in range(20))
     assert not bucket.take(1, 100.0)
     assert bucket.take(1, 100.3)

@@ -6,16 +6,16 @@ import os
 import pytest
 
 from folkmoot.exchange.peer import (
+    CallRefused,
+    DialFailed,
     Disconnected,
-    Method,
     Misbehaved,
     NoAnswer,
     Peer,
     PeerConfig,
-    Refusal,
-    Turned,
+    RpcMethod,
+    TurnedAway,
     Unavailable,
-    Unreachable,
 )
 from folkmoot.exchange.peer.address import Address, encode_address
 from support.peers import (
@@ -64,7 +64,7 @@ async def test_who_is_not_a_member_is_turned_away_and_hears_nothing() -> None:
     async with members(2) as peers, strangers(1) as (stranger,):
         await stranger.members(roster([*peers, stranger]))
         for peer in peers:
-            await told(peer).until(Turned, lambda e: e.peer == stranger.id)
+            await told(peer).until(TurnedAway, lambda e: e.peer == stranger.id)
             assert stranger.id not in peer.neighbours()
         peers[0].publish(1, b"secret")
         await peers[1].receive()
@@ -161,7 +161,7 @@ async def test_a_member_that_connects_late_gets_what_it_missed() -> None:
         assert not late._inbox
 
 
-ECHO = Method("echo", str, str)
+ECHO = RpcMethod("echo", str, str)
 
 
 async def test_a_question_is_answered_refused_or_given_up() -> None:
@@ -171,27 +171,27 @@ async def test_a_question_is_answered_refused_or_given_up() -> None:
         async def echo(who: bytes, question: str) -> str:
             assert who == asker.id
             if question == "no":
-                raise Refusal("I would rather not")
+                raise CallRefused("I would rather not")
             if question == "wait":
                 await never.wait()
             if question == "fail":
                 raise ZeroDivisionError
             return question[::-1]
 
-        with pytest.raises(Refusal, match="no such method"):
+        with pytest.raises(CallRefused, match="no such method"):
             await asker.ask(other.id, ECHO, "abc")
         other.answer(ECHO, echo)
         assert await asker.ask(other.id, ECHO, "abc") == "cba"
-        with pytest.raises(Refusal, match="I would rather not"):
+        with pytest.raises(CallRefused, match="I would rather not"):
             await asker.ask(other.id, ECHO, "no")
-        with pytest.raises(Refusal, match="it failed"):
+        with pytest.raises(CallRefused, match="it failed"):
             await asker.ask(other.id, ECHO, "fail")
         with pytest.raises(NoAnswer, match=r"within 0\.2 s"):
             await asker.ask(other.id, ECHO, "wait", seconds=0.2)
         with pytest.raises(NoAnswer, match="not connected"):
             await asker.ask(bytes(32), ECHO, "abc")
-        wrong = Method("echo", int, str)
-        with pytest.raises(Refusal, match="cannot be read"):
+        wrong = RpcMethod("echo", int, str)
+        with pytest.raises(CallRefused, match="cannot be read"):
             await asker.ask(other.id, wrong, 5)
         assert await asker.ask(other.id, ECHO, "still here") == "ereh llits"
 
@@ -214,6 +214,6 @@ async def test_a_member_whose_address_is_nonsense_is_unreachable_and_nothing_mor
         for address in (b"", b"garbage", encode_address(Address(("nowhere",), "not a url"))):
             stranger = os.urandom(32)
             await peers[0].members(roster(peers) | {stranger: address})
-            await told(peers[0]).until(Unreachable, lambda e, s=stranger: e.peer == s)
+            await told(peers[0]).until(DialFailed, lambda e, s=stranger: e.peer == s)
         peers[0].publish(1, b"we go on")
         assert (await peers[1].receive()).head == b"we go on"

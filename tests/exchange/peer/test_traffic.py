@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.exchange.peer import Peer, PeerConfig, Turned
+from folkmoot.exchange.peer import Peer, PeerConfig, TurnedAway
 from support.peers import heard, members, roster, strangers, told
 
 ALONE = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
@@ -62,7 +62,7 @@ async def test_traffic_of_strangers_is_counted_together() -> None:
     async with members(2) as peers, strangers(2) as others:
         for stranger in others:
             await stranger.members(roster([peers[0], stranger]))
-            await told(peers[0]).until(Turned, lambda e, s=stranger: e.peer == s.id)
+            await told(peers[0]).until(TurnedAway, lambda e, s=stranger: e.peer == s.id)
         traffic = peers[0].traffic()
         assert set(traffic) == {b"", peers[1].id}
         assert traffic[b""].received > 0

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from folkmoot.federated.aggregate import Closing, Update, spans
+from folkmoot.federated.aggregate import Closing, ModelUpdate, spans
 from folkmoot.federated.aggregate.clipped import Clipped
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.fedbuff import FedBuff
@@ -15,7 +15,8 @@ from folkmoot.federated.aggregate.krum import Krum
 from folkmoot.federated.aggregate.private import Private
 from folkmoot.federated.aggregate.spans import CombineFailed
 from folkmoot.federated.aggregate.trimmed_mean import Median, TrimmedMean
-from folkmoot.federated.model_file.layout import ModelFile, ModelWriter, save_model
+from folkmoot.federated.model_file.reader import ModelFile
+from folkmoot.federated.model_file.writer import ModelWriter, save_model
 
 STRATEGIES = [
     FedAvg(),
@@ -47,7 +48,9 @@ def files(tmp_path_factory):
 def combine(strategy, files, out, memory=None):
     """One round from files to files; the bytes it wrote."""
     base = ModelFile(files / "global")
-    updates = [Update(p, n, ModelFile(files / p), base=base) for n, p in enumerate("abcdef", 1)]
+    updates = [
+        ModelUpdate(p, n, ModelFile(files / p), base=base) for n, p in enumerate("abcdef", 1)
+    ]
     writer = ModelWriter(out / "next", base.layout)
     kept = ModelWriter(
         out / "memory", strategy.memory_layout(base.layout) or {"none": base.layout["w"]}
@@ -100,7 +103,7 @@ def test_memory_does_not_grow_with_participants(strategy, tmp_path):
     def peak(count):
         base = ModelFile(tmp_path / "one")
         updates = [
-            Update(f"{i:03}", 1, ModelFile(tmp_path / "one"), base=base) for i in range(count)
+            ModelUpdate(f"{i:03}", 1, ModelFile(tmp_path / "one"), base=base) for i in range(count)
         ]
         writer = ModelWriter(tmp_path / "out", base.layout)
         layout = strategy.memory_layout(base.layout) or base.layout

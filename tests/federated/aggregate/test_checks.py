@@ -5,10 +5,12 @@ import re
 import numpy as np
 import pytest
 
-from folkmoot.federated.aggregate import Accepted, Quarantined, Update
+from folkmoot.federated.aggregate import Accepted, ModelUpdate, Rejected
 from folkmoot.federated.aggregate.checks import MAX_SAMPLES, check_update
-from folkmoot.federated.aggregate.in_memory import MemoryModel
-from folkmoot.federated.model_file.layout import BLOCK, ModelFile, save_model
+from folkmoot.federated.model_file.layout import BLOCK
+from folkmoot.federated.model_file.memory import MemoryModel
+from folkmoot.federated.model_file.reader import ModelFile
+from folkmoot.federated.model_file.writer import save_model
 
 GLOBAL = MemoryModel({"w": np.zeros((2, 3), np.float32), "b": np.zeros(3, np.float32)})
 
@@ -16,7 +18,7 @@ GLOBAL = MemoryModel({"w": np.zeros((2, 3), np.float32), "b": np.zeros(3, np.flo
 def update(samples=5, base=GLOBAL, **changes):
     arrays = {**GLOBAL.arrays, **changes}
     present = {name: array for name, array in arrays.items() if array is not None}
-    return Update("p", samples, MemoryModel(present), base=base)
+    return ModelUpdate("p", samples, MemoryModel(present), base=base)
 
 
 def test_a_good_update_is_accepted():
@@ -41,18 +43,18 @@ def test_a_good_update_is_accepted():
 )
 def test_a_bad_update_is_quarantined_with_the_reason(bad, reason):
     verdict = check_update(bad, GLOBAL.layout)
-    assert isinstance(verdict, Quarantined)
+    assert isinstance(verdict, Rejected)
     assert re.search(reason, verdict.reason)
 
 
 def test_the_initial_round_needs_no_samples_but_never_negative_ones():
     assert check_update(update(samples=0, base=None), None) == Accepted()
-    assert isinstance(check_update(update(samples=-1, base=None), None), Quarantined)
+    assert isinstance(check_update(update(samples=-1, base=None), None), Rejected)
 
 
 def test_a_name_too_long_for_a_server_optimizer_is_refused_before_it_becomes_the_model():
     verdict = check_update(update(base=None, **{"x" * 501: np.zeros(1, np.float32)}), None)
-    assert isinstance(verdict, Quarantined)
+    assert isinstance(verdict, Rejected)
 
 
 def test_the_last_value_of_a_large_file_is_looked_at(tmp_path):
@@ -60,8 +62,8 @@ def test_the_last_value_of_a_large_file_is_looked_at(tmp_path):
     values[-1] = np.nan
     save_model(tmp_path / "update", {"w": values}, durable=False)
     with ModelFile(tmp_path / "update") as source:
-        verdict = check_update(Update("p", 1, source, base=source), source.layout)
-    assert isinstance(verdict, Quarantined)
+        verdict = check_update(ModelUpdate("p", 1, source, base=source), source.layout)
+    assert isinstance(verdict, Rejected)
     assert f"flat position {2 * BLOCK + 4} is nan" in verdict.reason
 
 
@@ -70,6 +72,6 @@ def test_a_file_that_shrinks_while_it_is_read_is_quarantined_not_fatal(tmp_path)
     with ModelFile(tmp_path / "update") as source:
         with open(tmp_path / "update", "r+b") as file:
             file.truncate(1000)
-        verdict = check_update(Update("p", 1, source, base=source), source.layout)
-    assert isinstance(verdict, Quarantined)
+        verdict = check_update(ModelUpdate("p", 1, source, base=source), source.layout)
+    assert isinstance(verdict, Rejected)
     assert "cannot be read" in verdict.reason

@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as numpy_arrays
 
-from folkmoot.federated.aggregate import Closing, Update
+from folkmoot.federated.aggregate import Closing, ModelUpdate
 from folkmoot.federated.aggregate.clipped import Clipped
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.fedbuff import FedBuff
-from folkmoot.federated.aggregate.in_memory import MemoryModel, combine_arrays
+from folkmoot.federated.aggregate.in_memory import combine_arrays
 from folkmoot.federated.aggregate.spans import CombineFailed
 from folkmoot.federated.model_file.layout import BLOCK
+from folkmoot.federated.model_file.memory import MemoryModel
 
 floats = st.floats(-1e6, 1e6, width=32)
 vectors = numpy_arrays(np.float32, 5, elements=floats)
@@ -119,8 +120,8 @@ def buffered(strategy, reference, given):
 def test_a_stale_step_counts_from_its_own_base_and_counts_less():
     old, new = MemoryModel({"w": np.float32([0.0])}), MemoryModel({"w": np.float32([10.0])})
     given = [
-        Update("a", 1, MemoryModel({"w": np.float32([12.0])}), staleness=0, base=new),
-        Update("b", 1, MemoryModel({"w": np.float32([4.0])}), staleness=3, base=old),
+        ModelUpdate("a", 1, MemoryModel({"w": np.float32([12.0])}), staleness=0, base=new),
+        ModelUpdate("b", 1, MemoryModel({"w": np.float32([4.0])}), staleness=3, base=old),
     ]
     # 10 + (12 − 10) / 2 + (4 − 0) · 1/√4 / 2
     assert buffered(FedBuff(), new, given) == [12.0]

@@ -10,7 +10,7 @@ from folkmoot.federated.aggregate import accountant
 from folkmoot.federated.aggregate.in_memory import combine_arrays
 from folkmoot.federated.aggregate.noise import Noise
 from folkmoot.federated.aggregate.private import Private
-from folkmoot.federated.aggregate.spans import Span
+from folkmoot.federated.aggregate.spans import ArraySpan
 from folkmoot.federated.model_file.layout import ArrayMeta
 
 SIZE = 200_000
@@ -29,15 +29,15 @@ def test_the_noise_on_the_mean_is_normal_with_the_promised_deviation():
 
 def test_noise_differs_between_seeds_arrays_and_neighbouring_blocks():
     meta = ArrayMeta("F32", (SIZE,))
-    first = Noise(b"a" * 32)(Span("w", meta, 0, 1001)).copy()
+    first = Noise(b"a" * 32)(ArraySpan("w", meta, 0, 1001)).copy()
     others = [
-        Noise(b"b" * 32)(Span("w", meta, 0, 1001)),
-        Noise(b"a" * 32)(Span("v", meta, 0, 1001)),
-        Noise(b"a" * 32)(Span("w", meta, 65536, 1001)),
+        Noise(b"b" * 32)(ArraySpan("w", meta, 0, 1001)),
+        Noise(b"a" * 32)(ArraySpan("v", meta, 0, 1001)),
+        Noise(b"a" * 32)(ArraySpan("w", meta, 65536, 1001)),
     ]
     for other in others:
         assert abs(np.corrcoef(first, other)[0, 1]) < 0.15
-    assert np.array_equal(first, Noise(b"a" * 32)(Span("w", meta, 0, 1001)))
+    assert np.array_equal(first, Noise(b"a" * 32)(ArraySpan("w", meta, 0, 1001)))
 
 
 def test_no_participant_moves_the_mean_by_more_than_its_share_of_the_clip():

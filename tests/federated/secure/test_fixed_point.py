@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.federated.secure.config import SecureRules
+from folkmoot.federated.secure.config import SecureConfig
 from folkmoot.federated.secure.fixed_point import Precision, decode, encode
 
 PRECISION = Precision(128.0, 24)
@@ -31,7 +31,7 @@ def test_what_cannot_be_encoded_is_refused_not_bent(bad):
 
 
 def test_the_largest_cohort_at_every_limit_does_not_overflow():
-    rules = SecureRules()
+    rules = SecureConfig()
     one = int(encode(np.array([rules.limit]), rules.max_samples, rules.precision)[0])
     assert one * 4096 < 2**63
 
@@ -48,4 +48,4 @@ def test_the_largest_cohort_at_every_limit_does_not_overflow():
 )
 def test_rules_that_could_overflow_or_leak_are_refused(options, word):
     with pytest.raises(ValueError, match=word):
-        SecureRules(**options)
+        SecureConfig(**options)

@@ -11,13 +11,14 @@ from folkmoot.core.federation import Rules
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.fedopt import FedAdam
 from folkmoot.federated.coordinator import coordinator as coordinator_module
-from folkmoot.federated.coordinator.config import BucketConfig, Federation, Server, rooted
+from folkmoot.federated.coordinator.config import BucketConfig, Federation, ServerConfig, rooted
 from folkmoot.federated.coordinator.server import serving
-from folkmoot.federated.model_file.layout import ModelFile, save_model
+from folkmoot.federated.model_file.reader import ModelFile
+from folkmoot.federated.model_file.writer import save_model
 from folkmoot.federated.participant.connection import Connection
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.participant import Participant
-from folkmoot.federated.secure.config import SecureRules
+from folkmoot.federated.secure.config import SecureConfig
 from folkmoot.federated.secure.messages import Shares, decode, encode
 from folkmoot.host.signing import Identity
 from support.federation import Watched
@@ -54,8 +55,8 @@ def config(folder, secure=True, aggregation=PLAIN, port=0, **rules):
         rounds=Rules(**(rounds | rules)),
         initial_weights="zeros",
         bucket=kept,
-        server=Server(port=port, state="state"),
-        secure=SecureRules(enabled=secure, step_timeout=1.0),
+        server=ServerConfig(port=port, state="state"),
+        secure=SecureConfig(enabled=secure, step_timeout=1.0),
         aggregation=aggregation,
     )
     return rooted(given, folder)

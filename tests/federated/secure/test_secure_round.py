@@ -10,11 +10,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folkmoot.federated.aggregate import Closing, Update
+from folkmoot.federated.aggregate import Closing, ModelUpdate
 from folkmoot.federated.aggregate.fedavg import FedAvg
-from folkmoot.federated.aggregate.in_memory import MemoryModel
-from folkmoot.federated.secure.config import SecureRules
-from folkmoot.federated.secure.coordinator_attempt import Session, Step, TooFew, threshold_of
+from folkmoot.federated.model_file.memory import MemoryModel
+from folkmoot.federated.secure.config import SecureConfig
+from folkmoot.federated.secure.coordinator_attempt import (
+    CoordinatorAttempt,
+    SecureStep,
+    TooFew,
+    threshold_of,
+)
 from folkmoot.federated.secure.masked_update import UnmaskedMean, masked_layout, write_masked
 from folkmoot.federated.secure.messages import (
     BadMessage,
@@ -29,12 +34,12 @@ from folkmoot.federated.secure.messages import (
 )
 from folkmoot.federated.secure.participant_attempt import (
     Distrust,
-    Member,
+    ParticipantAttempt,
     attempt_context,
     signed_text,
 )
 
-RULES = SecureRules()
+RULES = SecureConfig()
 CONTEXT = attempt_context("run", 3, 0)
 BASE = MemoryModel(
     {"w": np.linspace(-1, 1, 2001, dtype=np.float32), "b": np.zeros((2, 2), np.float64)}
@@ -42,7 +47,7 @@ BASE = MemoryModel(
 
 
 class Cast:
-    """A cohort of members with fixed randomness and one session."""
+    """A cohort of members with fixed randomness and one coordinator."""
 
     def __init__(self, count, seed=0):
         self.ids = [f"p{index:02}" for index in range(count)]
@@ -51,10 +56,12 @@ class Cast:
         }
         self.public = {id: key.public_key().public_bytes_raw() for id, key in identities.items()}
         self.members = {
-            id: Member(id, key, CONTEXT, random.Random(f"{seed}{id}").randbytes, self.known)
+            id: ParticipantAttempt(
+                id, key, CONTEXT, random.Random(f"{seed}{id}").randbytes, self.known
+            )
             for id, key in identities.items()
         }
-        self.session = Session(CONTEXT, RULES.threshold)
+        self.coordinator = CoordinatorAttempt(CONTEXT, RULES.threshold)
         self.uploads = {}
         rng = np.random.default_rng(seed)
         self.models = {
@@ -74,18 +81,18 @@ class Cast:
     def exchange_keys(self, present=None):
         present = self.ids if present is None else present
         for id in present:
-            self.session.keys(id, wire(self.members[id].keys(), Keys))
-        self.session.close_keys()
-        return wire(self.session.cohort(), Cohort)
+            self.coordinator.keys(id, wire(self.members[id].keys(), Keys))
+        self.coordinator.close_keys()
+        return wire(self.coordinator.cohort(), Cohort)
 
     def exchange_shares(self, cohort, present=None):
         present = list(cohort.keys) if present is None else present
         for id in present:
-            self.session.shares(id, wire(self.members[id].shares(cohort), Shares))
-        self.session.without(set(self.ids) - set(present))
+            self.coordinator.shares(id, wire(self.members[id].shares(cohort), Shares))
+        self.coordinator.without(set(self.ids) - set(present))
 
     def upload(self, id):
-        masks = self.members[id].masks(wire(self.session.shares_for(id), Shares))
+        masks = self.members[id].masks(wire(self.coordinator.shares_for(id), Shares))
         out = MemoryModel.empty(masked_layout(BASE.layout))
         write_masked(self.models[id], BASE, self.samples[id], masks, RULES.precision, out)
         self.uploads[id] = out
@@ -93,22 +100,26 @@ class Cast:
 
     def close(self, ids):
         """The round closes with the updates of `ids`, who are all still there."""
-        self.session.delivered(ids)
+        self.coordinator.delivered(ids)
         for id in ids:
-            self.session.unopened(id, wire(self.members[id].unopened(), Unopened))
+            self.coordinator.unopened(id, wire(self.members[id].unopened(), Unopened))
 
     def reveal(self, present=None):
-        survivors = wire(self.session.survivors(), Survivors)
+        survivors = wire(self.coordinator.survivors(), Survivors)
         for id in survivors.delivered if present is None else present:
-            self.session.reveal(id, wire(self.members[id].reveal(survivors), Reveal))
+            self.coordinator.reveal(id, wire(self.members[id].reveal(survivors), Reveal))
 
     def mean(self):
-        ids = self.session.survivors().delivered
-        updates = [Update(id, self.samples[id], self.uploads[id], base=BASE) for id in ids]
-        source = UnmaskedMean(BASE.layout, BASE, updates, self.session.residue(), RULES.precision)
+        ids = self.coordinator.survivors().delivered
+        updates = [ModelUpdate(id, self.samples[id], self.uploads[id], base=BASE) for id in ids]
+        source = UnmaskedMean(
+            BASE.layout, BASE, updates, self.coordinator.residue(), RULES.precision
+        )
         out = MemoryModel.empty(BASE.layout)
         FedAvg().combine(
-            Closing(BASE, [Update("sum", source.samples, source, base=BASE)], None, out, None, b"")
+            Closing(
+                BASE, [ModelUpdate("sum", source.samples, source, base=BASE)], None, out, None, b""
+            )
         )
         return out.arrays
 
@@ -166,13 +177,13 @@ def test_whoever_drops_out_wherever_the_rest_are_summed_or_the_attempt_fails(dat
         cast.close(delivered)
         stay = present("reveal")
         cast.reveal(stay)
-        cast.session.without(set(cast.ids) - set(stay))
+        cast.coordinator.without(set(cast.ids) - set(stay))
     except TooFew:
         cohort_size = len(present("keys"))
         left = len(present("reveal"))
         assert cohort_size < 2 or left < threshold_of(cohort_size, RULES.threshold)
         return
-    assert cast.session.step == Step.DONE
+    assert cast.coordinator.step == SecureStep.DONE
     assert len(present("reveal")) >= threshold_of(len(present("keys")), RULES.threshold)
     assert same(cast.mean(), cast.plain_mean(delivered))
 
@@ -214,8 +225,10 @@ def test_a_partial_sum_stays_masked():
     cast.close(cast.ids)
     cast.reveal()
     del cast.uploads["p03"]
-    updates = [Update(id, cast.samples[id], cast.uploads[id], base=BASE) for id in cast.ids[:3]]
-    source = UnmaskedMean(BASE.layout, BASE, updates, cast.session.residue(), RULES.precision)
+    updates = [
+        ModelUpdate(id, cast.samples[id], cast.uploads[id], base=BASE) for id in cast.ids[:3]
+    ]
+    source = UnmaskedMean(BASE.layout, BASE, updates, cast.coordinator.residue(), RULES.precision)
     out = np.empty(2001, np.float32)
     source.read("w", 0, out)
     assert np.median(np.abs(out - cast.plain_mean(cast.ids[:3])["w"])) > 1e6
@@ -228,8 +241,8 @@ def test_a_span_at_any_odd_place_unmasks_like_the_whole():
         cast.upload(id)
     cast.close(cast.ids)
     cast.reveal()
-    updates = [Update(id, cast.samples[id], cast.uploads[id], base=BASE) for id in cast.ids]
-    source = UnmaskedMean(BASE.layout, BASE, updates, cast.session.residue(), RULES.precision)
+    updates = [ModelUpdate(id, cast.samples[id], cast.uploads[id], base=BASE) for id in cast.ids]
+    source = UnmaskedMean(BASE.layout, BASE, updates, cast.coordinator.residue(), RULES.precision)
     whole = cast.mean()["w"]
     for start, size in ((1, 7), (3, 1), (1999, 2), (0, 2001)):
         out = np.empty(size, np.float32)
@@ -291,20 +304,20 @@ def test_a_share_that_does_not_open_costs_its_holder_nothing():
     """p01's box for p00 is garbage; three others can open theirs, and that is enough."""
     cast = Cast(4)
     cast.exchange_shares(cast.exchange_keys())
-    spoiled = {**cast.session._shares["p01"].sealed, "p00": bytes(82)}
-    cast.session._shares["p01"] = Shares(spoiled)
+    spoiled = {**cast.coordinator._shares["p01"].sealed, "p00": bytes(82)}
+    cast.coordinator._shares["p01"] = Shares(spoiled)
     for id in cast.ids:
         cast.upload(id)
     cast.close(cast.ids)
     cast.reveal()
-    assert cast.session.step == Step.DONE
+    assert cast.coordinator.step == SecureStep.DONE
     assert same(cast.mean(), cast.plain_mean(cast.ids))
 
 
 def test_a_dealer_whose_shares_nobody_can_open_is_named():
     cast = Cast(4)
     cast.exchange_shares(cast.exchange_keys())
-    cast.session._shares["p01"] = Shares(dict.fromkeys(cast.ids, bytes(82)))
+    cast.coordinator._shares["p01"] = Shares(dict.fromkeys(cast.ids, bytes(82)))
     for id in cast.ids:
         cast.upload(id)
     with pytest.raises(TooFew, match="p01") as failed:
@@ -322,18 +335,18 @@ def test_a_key_of_low_order_is_refused_before_it_reaches_anybody(point):
         honest.sealing, point, honest.commitment, honest.identity, member._identity.sign(text)
     )
     with pytest.raises(BadMessage, match="low order"):
-        cast.session.keys("p00", forged)
+        cast.coordinator.keys("p00", forged)
 
 
 def lying(cast, liar, kind):
     """Everybody reveals; one gives a false share of every secret of a kind."""
-    survivors = cast.session.survivors()
+    survivors = cast.coordinator.survivors()
     for id in survivors.delivered:
         told = cast.members[id].reveal(survivors)
         if id == liar:
             false = {other: bytes(33) for other in getattr(told, kind)}
             told = msgspec.structs.replace(told, **{kind: false})
-        cast.session._reveals[id] = told
+        cast.coordinator._reveals[id] = told
 
 
 @pytest.mark.parametrize("kind", ["seeds", "masking"])
@@ -345,7 +358,7 @@ def test_a_liar_among_the_threshold_spoils_the_attempt_and_not_the_model(kind):
     cast.close(cast.ids[:2])
     lying(cast, "p01", kind)
     with pytest.raises(TooFew, match="do not give"):
-        cast.session.residue()
+        cast.coordinator.residue()
 
 
 @pytest.mark.parametrize("kind", ["seeds", "masking"])
@@ -362,19 +375,19 @@ def test_one_liar_is_worked_around_while_there_are_answers_to_spare(kind):
 def test_the_same_message_again_is_harmless_and_another_one_is_refused():
     cast = Cast(3)
     keys = cast.members["p00"].keys()
-    cast.session.keys("p00", keys)
-    cast.session.keys("p00", keys)
+    cast.coordinator.keys("p00", keys)
+    cast.coordinator.keys("p00", keys)
     with pytest.raises(BadMessage, match="differently"):
-        cast.session.keys("p00", cast.members["p01"].keys())
-    cast.session.keys("p01", cast.members["p01"].keys())
-    cast.session.close_keys()
+        cast.coordinator.keys("p00", cast.members["p01"].keys())
+    cast.coordinator.keys("p01", cast.members["p01"].keys())
+    cast.coordinator.close_keys()
     with pytest.raises(BadMessage, match="not expected"):
-        cast.session.keys("p02", cast.members["p02"].keys())
+        cast.coordinator.keys("p02", cast.members["p02"].keys())
 
 
 def test_keys_signed_for_another_attempt_are_refused():
     cast = Cast(3)
-    late = Session(attempt_context("run", 3, 1), RULES.threshold)
+    late = CoordinatorAttempt(attempt_context("run", 3, 1), RULES.threshold)
     with pytest.raises(Distrust, match="not signed"):
         late.keys("p00", cast.members["p00"].keys())
 
@@ -384,7 +397,7 @@ def test_shares_for_a_part_of_the_cohort_are_refused():
     cohort = cast.exchange_keys()
     dealt = cast.members["p00"].shares(cohort).sealed
     with pytest.raises(BadMessage, match="everybody"):
-        cast.session.shares("p00", Shares({"p01": dealt["p01"]}))
+        cast.coordinator.shares("p00", Shares({"p01": dealt["p01"]}))
 
 
 @given(

@@ -1,15 +1,15 @@
 """Objects by key behind one URL: S3, Google Cloud, Azure, a folder, memory, or read-only HTTP."""
 
 from folkmoot.exchange.bucket.bucket import (
+    AccessDenied,
     AlreadyExists,
     BrokenOff,
     Bucket,
     BucketError,
     BucketObject,
-    Denied,
-    Entry,
     Missing,
     NotPossible,
+    ObjectInfo,
     TooLarge,
     TooShort,
     folder_of,
@@ -17,15 +17,15 @@ from folkmoot.exchange.bucket.bucket import (
 )
 
 __all__ = [
+    "AccessDenied",
     "AlreadyExists",
     "BrokenOff",
     "Bucket",
     "BucketError",
     "BucketObject",
-    "Denied",
-    "Entry",
     "Missing",
     "NotPossible",
+    "ObjectInfo",
     "TooLarge",
     "TooShort",
     "folder_of",

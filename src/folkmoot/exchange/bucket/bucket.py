@@ -33,10 +33,10 @@ from folkmoot.exchange.bucket.folder import (
     write_file_async,
 )
 from folkmoot.exchange.bucket.store import (
+    AccessDenied,
     AlreadyExists,
     BrokenOff,
     BucketError,
-    Denied,
     Missing,
     NotPossible,
     TooLarge,
@@ -54,15 +54,15 @@ from folkmoot.exchange.bucket.store import (
 from folkmoot.host.threads import in_thread
 
 __all__ = [
+    "AccessDenied",
     "AlreadyExists",
     "BrokenOff",
     "Bucket",
     "BucketError",
     "BucketObject",
-    "Denied",
-    "Entry",
     "Missing",
     "NotPossible",
+    "ObjectInfo",
     "TooLarge",
     "TooShort",
     "folder_of",
@@ -73,12 +73,12 @@ NEAR = 64 << 10
 """Ranges at most this far apart are cheaper to read through than to ask for twice."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class ObjectInfo(msgspec.Struct, frozen=True):
     key: str
     size: int
 
 
-Entries = list[Entry]
+Listing = list[ObjectInfo]
 Ranges = list[memoryview]
 
 
@@ -213,14 +213,14 @@ class Bucket:
             except (TypeError, ValueError) as error:
                 raise NotPossible(self.url, key, f"cannot sign URLs: {error}") from error
 
-    def list(self, prefix: str = "") -> Entries:
+    def list(self, prefix: str = "") -> Listing:
         """Every object under the folder `prefix`, in the order of their keys."""
         with self._translated(prefix):
             self._check_listable()
             batches = obstore.list(self._store, checked_prefix(self.url, prefix), chunk_size=1000)
             return _entries([meta for batch in batches for meta in batch])
 
-    async def list_async(self, prefix: str = "") -> Entries:
+    async def list_async(self, prefix: str = "") -> Listing:
         with self._translated(prefix):
             self._check_listable()
             batches = obstore.list(self._store, checked_prefix(self.url, prefix), chunk_size=1000)
@@ -256,7 +256,7 @@ class Bucket:
         except (exceptions.BaseError, OSError) as error:
             if is_denial(error):
                 why = f"access denied; check the credentials and their rights: {first_line(error)}"
-                raise Denied(self.url, key, why) from error
+                raise AccessDenied(self.url, key, why) from error
             if is_broken_off(error):
                 raise BrokenOff(self.url, key, "the transfer broke off") from error
             raise BucketError(self.url, key, first_line(error)) from error
@@ -330,5 +330,5 @@ def _how(body: AsyncBody, create: bool) -> dict[str, Any]:
     return {"chunk_size": PART, "max_concurrency": 4}
 
 
-def _entries(metas: list[Any]) -> Entries:
-    return sorted((Entry(m["path"], m["size"]) for m in metas), key=lambda entry: entry.key)
+def _entries(metas: list[Any]) -> Listing:
+    return sorted((ObjectInfo(m["path"], m["size"]) for m in metas), key=lambda entry: entry.key)

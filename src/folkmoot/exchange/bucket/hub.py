@@ -10,7 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from folkmoot.exchange.bucket.store import BucketError, Denied, Missing, NotPossible, first_line
+from folkmoot.exchange.bucket.store import (
+    AccessDenied,
+    BucketError,
+    Missing,
+    NotPossible,
+    first_line,
+)
 
 
 def push(folder: Path, repo: str, message: str, *, private: bool = True, endpoint: str = "") -> str:
@@ -62,7 +68,7 @@ def _translated(repo: str) -> Iterator[None]:
     except errors.HfHubHTTPError as error:
         if error.response is not None and error.response.status_code in (401, 403):
             why = f"access denied; does your token have write access? ({first_line(error)})"
-            raise Denied(url, "", why) from error
+            raise AccessDenied(url, "", why) from error
         raise BucketError(url, "", first_line(error)) from error
     except (ValueError, OSError, RuntimeError) as error:
         # RuntimeError is how the library reports an upload that failed.

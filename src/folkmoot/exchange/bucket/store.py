@@ -29,7 +29,7 @@ class Missing(BucketError):
     """No object has this key."""
 
 
-class Denied(BucketError):
+class AccessDenied(BucketError):
     """The credentials do not allow this."""
 
 

@@ -4,43 +4,49 @@ from folkmoot.exchange.peer.blob_store import StoreFull
 from folkmoot.exchange.peer.config import PeerConfig
 from folkmoot.exchange.peer.events import (
     Connected,
+    DialFailed,
     Disconnected,
-    Event,
     Ignored,
     Misbehaved,
-    Turned,
-    Unreachable,
+    PeerEvent,
+    TurnedAway,
 )
 from folkmoot.exchange.peer.fetch import Unavailable
 from folkmoot.exchange.peer.gossip import Limits
 from folkmoot.exchange.peer.link import Traffic
-from folkmoot.exchange.peer.message import Blob, Message
-from folkmoot.exchange.peer.model import Manifest, Parameter, SharedModel, WrongModel, fetch_model
+from folkmoot.exchange.peer.message import Blob, GossipMessage
+from folkmoot.exchange.peer.model import (
+    ModelManifest,
+    Parameter,
+    SharedModel,
+    WrongModel,
+    fetch_model,
+)
 from folkmoot.exchange.peer.peer import Peer
-from folkmoot.exchange.peer.rpc import Method, NoAnswer, Refusal
+from folkmoot.exchange.peer.rpc import CallRefused, NoAnswer, RpcMethod
 
 __all__ = [
     "Blob",
+    "CallRefused",
     "Connected",
+    "DialFailed",
     "Disconnected",
-    "Event",
+    "GossipMessage",
     "Ignored",
     "Limits",
-    "Manifest",
-    "Message",
-    "Method",
     "Misbehaved",
+    "ModelManifest",
     "NoAnswer",
     "Parameter",
     "Peer",
     "PeerConfig",
-    "Refusal",
+    "PeerEvent",
+    "RpcMethod",
     "SharedModel",
     "StoreFull",
     "Traffic",
-    "Turned",
+    "TurnedAway",
     "Unavailable",
-    "Unreachable",
     "WrongModel",
     "fetch_model",
 ]

@@ -26,7 +26,7 @@ class Held(msgspec.Struct):
         return bytes(self.data[index * PIECE : (index + 1) * PIECE])
 
 
-class Store:
+class BlobStore:
     """Content by name."""
 
     def __init__(self, budget: int) -> None:

@@ -7,7 +7,7 @@ from iroh import IrohError
 _WHERE = re.compile(r"\s*\(/[^)]*\)")  # iroh adds the line of its own source
 
 
-def in_words(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """The innermost cause of an error of the transport, or of time being up."""
     if isinstance(error, TimeoutError):
         return "time was up"

@@ -14,7 +14,7 @@ from iroh import (
 
 from folkmoot.exchange.peer.address import Address, decode_address
 from folkmoot.exchange.peer.config import PeerConfig
-from folkmoot.exchange.peer.describe_error import in_words
+from folkmoot.exchange.peer.describe_error import describe_error
 from folkmoot.exchange.peer.wire import ALPN
 
 
@@ -36,8 +36,8 @@ async def bind(secret: bytes, config: PeerConfig) -> Endpoint:
         endpoint = await builder.bind()
     except IrohError as error:
         raise OSError(
-            f"The peer could not listen on {config.bind}: {in_words(error)}. Is the port taken, or "
-            "the address not one of this machine?"
+            f"The peer could not listen on {config.bind}: {describe_error(error)}. Is the port "
+            "taken, or the address not one of this machine?"
         ) from error
     for external in config.advertise:
         await endpoint.add_external_addr(external)
@@ -62,7 +62,9 @@ def _relay_mode(relays: tuple[str, ...]) -> RelayMode:
     try:
         return RelayMode.custom_from_urls(list(relays))
     except IrohError as error:
-        raise ValueError(f"`relays` must be urls, or only 'default': {in_words(error)}") from error
+        raise ValueError(
+            f"`relays` must be urls, or only 'default': {describe_error(error)}"
+        ) from error
 
 
 async def reachable_at(endpoint: Endpoint, config: PeerConfig) -> Address:
@@ -86,4 +88,4 @@ def to_dial(peer: bytes, address: bytes) -> EndpointAddr:
     try:
         return EndpointAddr(EndpointId.from_bytes(peer), known.relay, list(known.direct))
     except IrohError as error:
-        raise ValueError(f"A peer's address cannot be dialled: {in_words(error)}") from error
+        raise ValueError(f"A peer's address cannot be dialled: {describe_error(error)}") from error

@@ -3,39 +3,39 @@
 import msgspec
 
 
-class Event(msgspec.Struct, frozen=True, tag_field="type", tag=True):
+class PeerEvent(msgspec.Struct, frozen=True, tag_field="type", tag=True):
     """Anything worth a line."""
 
     peer: bytes
 
 
-class Connected(Event, frozen=True, tag=True):
+class Connected(PeerEvent, frozen=True, tag=True):
     dialled: bool
 
 
-class Disconnected(Event, frozen=True, tag=True):
+class Disconnected(PeerEvent, frozen=True, tag=True):
     reason: str
 
 
-class Unreachable(Event, frozen=True, tag=True):
+class DialFailed(PeerEvent, frozen=True, tag=True):
     """A member could not be dialled; it is tried again."""
 
     reason: str
 
 
-class Turned(Event, frozen=True, tag=True):
+class TurnedAway(PeerEvent, frozen=True, tag=True):
     """Somebody who is not a member, or is shunned, was turned away."""
 
     reason: str
 
 
-class Ignored(Event, frozen=True, tag=True):
+class Ignored(PeerEvent, frozen=True, tag=True):
     """A message that a member passed on was not taken; nobody is to blame for certain."""
 
     reason: str
 
 
-class Misbehaved(Event, frozen=True, tag=True):
+class Misbehaved(PeerEvent, frozen=True, tag=True):
     """A member broke the rules and was hung up on."""
 
     reason: str

@@ -12,9 +12,9 @@ from iroh import IrohError, RecvStream
 
 from folkmoot.core.content import NAME_BYTES, PIECE, piece_count
 from folkmoot.exchange.peer import wire
-from folkmoot.exchange.peer.describe_error import in_words
+from folkmoot.exchange.peer.describe_error import describe_error
 from folkmoot.exchange.peer.link import Link, read_frame, time_for
-from folkmoot.exchange.peer.pieces import Lie, Pieces
+from folkmoot.exchange.peer.pieces import Pieces, WrongContent
 from folkmoot.exchange.peer.requests import request
 
 FIRST_RETRY, LAST_RETRY = 0.1, 2.0
@@ -122,11 +122,11 @@ class Download:
             try:
                 task.result()
                 ready.append(peer)
-            except (Lie, wire.Malformed) as error:
+            except (WrongContent, wire.Malformed) as error:
                 self._said[peer] = f"it sent {error}"
                 self._blame(peer, f"it sent {error}")
             except (_Miss, TimeoutError, IrohError) as error:
-                self._said[peer] = in_words(error)
+                self._said[peer] = describe_error(error)
                 later.append(peer)
 
     async def _stop(self) -> None:
@@ -186,7 +186,7 @@ class Download:
         limit = min(NAME_BYTES * piece_count(self._size_limit), OUTLINE_LIMIT) + 512
         body = await read_frame(stream, limit, self._stall, wait=self._stall)
         reply = wire.decode_get_reply(body)
-        if isinstance(reply, wire.Refused):
+        if isinstance(reply, wire.RefusedReply):
             raise _Miss(reply.reason)
         assert isinstance(reply, wire.Found)
         return reply

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 from blake3 import blake3
 
-from folkmoot.exchange.peer.message import Message, peek_id
+from folkmoot.exchange.peer.message import GossipMessage, peek_id
 from folkmoot.exchange.peer.tree import children
 from folkmoot.exchange.peer.wire import ID_BYTES, Digest, Frame, Gossip, Have, Want
 
@@ -44,7 +44,7 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class Deliver(msgspec.Struct, frozen=True):
-    message: Message
+    message: GossipMessage
 
 
 class Blame(msgspec.Struct, frozen=True):
@@ -54,14 +54,14 @@ class Blame(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Dropped(msgspec.Struct, frozen=True):
+class Discard(msgspec.Struct, frozen=True):
     """A message was not taken; nobody is to blame for certain."""
 
     peer: bytes
     reason: str
 
 
-Effect = Send | Deliver | Blame | Dropped
+Effect = Send | Deliver | Blame | Discard
 
 
 class _Neighbour:
@@ -85,11 +85,11 @@ class _Asked:
         self.until = 0.0
 
 
-class Gossipers:
+class GossipNode:
     """The gossip of one member."""
 
     def __init__(
-        self, me: bytes, unseal: Callable[[bytes], Message], limits: Limits | None = None
+        self, me: bytes, unseal: Callable[[bytes], GossipMessage], limits: Limits | None = None
     ) -> None:
         self.me = me
         self.limits = limits or Limits()
@@ -99,7 +99,7 @@ class Gossipers:
         self._left: dict[bytes, int] = {}  # former member: the last round it may speak on
         self._refused: dict[bytes, int] = {}  # id: round, of messages not worth asking for again
         self._neighbours: dict[bytes, _Neighbour] = {}
-        self._rounds: dict[int, dict[bytes, Message]] = {}
+        self._rounds: dict[int, dict[bytes, GossipMessage]] = {}
         self._digests: dict[int, bytes] = {}
         self._used: dict[bytes, list[int]] = {}  # author: [messages, bytes] alive
         self._asked: dict[bytes, _Asked] = {}  # id: a message we lack
@@ -140,7 +140,7 @@ class Gossipers:
         self._asked = {i: a for i, a in self._asked.items() if a.round >= self.floor}
         self._refused = {i: r for i, r in self._refused.items() if r >= self.floor}
 
-    def publish(self, message: Message, now: float) -> list[Effect]:
+    def publish(self, message: GossipMessage, now: float) -> list[Effect]:
         """Send a message of our own."""
         self._keep(message, now)
         return self._pass_on(message, None)
@@ -210,11 +210,11 @@ class Gossipers:
             if len(self._refused) < self.limits.wanted:
                 self._refused[id_] = message.round
             flood = why == TOO_MANY and peer == message.origin
-            return [Blame(peer, why) if flood else Dropped(peer, why)]
+            return [Blame(peer, why) if flood else Discard(peer, why)]
         self._keep(message, now)
         return [Deliver(message), *self._pass_on(message, peer)]
 
-    def _refusal(self, message: Message) -> str:
+    def _refusal(self, message: GossipMessage) -> str:
         if message.round < self.floor:
             return "its round is over"
         if message.origin not in self._members and message.round > self._left.get(
@@ -227,7 +227,7 @@ class Gossipers:
             return TOO_MANY
         return ""
 
-    def _keep(self, message: Message, now: float) -> None:
+    def _keep(self, message: GossipMessage, now: float) -> None:
         self._rounds.setdefault(message.round, {})[message.id] = message
         self._digests.pop(message.round, None)
         self._charge(message, +1)
@@ -236,14 +236,14 @@ class Gossipers:
             if neighbour.stale_since is None:
                 neighbour.stale_since = now
 
-    def _charge(self, message: Message, sign: int) -> None:
+    def _charge(self, message: GossipMessage, sign: int) -> None:
         used = self._used.setdefault(message.origin, [0, 0])
         used[0] += sign
         used[1] += sign * len(message.sealed)
         if not used[0]:
             del self._used[message.origin]
 
-    def _pass_on(self, message: Message, came_from: bytes | None) -> list[Effect]:
+    def _pass_on(self, message: GossipMessage, came_from: bytes | None) -> list[Effect]:
         """To our children in the message's tree; past a child we cannot reach, to its children."""
         limits = self.limits
         fanout = limits.fanout if len(self._members) > limits.direct else len(self._members)

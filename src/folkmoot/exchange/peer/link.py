@@ -17,8 +17,8 @@ from iroh import BiStream, Connection, IrohError, RecvStream, SendStream
 
 from folkmoot.exchange.peer import wire
 from folkmoot.exchange.peer.config import PeerConfig
-from folkmoot.exchange.peer.describe_error import in_words
-from folkmoot.exchange.peer.rate_limit import Bucket
+from folkmoot.exchange.peer.describe_error import describe_error
+from folkmoot.exchange.peer.rate_limit import RateLimiter
 
 log = logging.getLogger(__name__)
 IP_AND_UDP_HEADER = 28
@@ -171,7 +171,7 @@ class Link:
                 Code.Stalled, f"it let {self._config.stall:g} s pass in the middle of a frame"
             )
         except IrohError as error:
-            self.close(Code.Bye, f"a stream broke: {in_words(error)}")
+            self.close(Code.Bye, f"a stream broke: {describe_error(error)}")
         except Exception:
             # A fault of ours: this neighbour must not be left half served.
             log.exception("serving a neighbour failed")
@@ -193,8 +193,8 @@ class Link:
     async def _read(self, on_frame: Callable[[wire.Frame], None]) -> None:
         assert self._recv is not None
         config, loop = self._config, asyncio.get_running_loop()
-        frames = Bucket(config.frames_per_second, 4 * config.frames_per_second)
-        size = Bucket(config.bytes_per_second, 4 * config.bytes_per_second)
+        frames = RateLimiter(config.frames_per_second, 4 * config.frames_per_second)
+        size = RateLimiter(config.bytes_per_second, 4 * config.bytes_per_second)
         while True:
             body = await read_frame(self._recv, config.frame_limit, config.stall)
             now = loop.time()

@@ -38,7 +38,7 @@ class Content(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     blob: Annotated[Blob | None, "its body, when that does not ride here"] = None
 
 
-class Message(msgspec.Struct, frozen=True):
+class GossipMessage(msgspec.Struct, frozen=True):
     """A message whose signature was checked."""
 
     id: bytes
@@ -66,11 +66,11 @@ def _id(content: bytes) -> bytes:
     return blake3(content).digest(ID_BYTES)
 
 
-def seal(content: Content, topic: bytes, secret: SecretKey) -> Message:
+def seal(content: Content, topic: bytes, secret: SecretKey) -> GossipMessage:
     """Sign `content` for a run."""
     data = _encoder.encode(content)
     signature = secret.sign(CONTEXT + topic + data).to_bytes()
-    return Message(_id(data), content, data + signature)
+    return GossipMessage(_id(data), content, data + signature)
 
 
 def peek_id(sealed: bytes) -> bytes:
@@ -78,7 +78,7 @@ def peek_id(sealed: bytes) -> bytes:
     return _id(sealed[:-SIGNATURE_BYTES])
 
 
-def unseal(sealed: bytes, topic: bytes) -> Message:
+def unseal(sealed: bytes, topic: bytes) -> GossipMessage:
     """The message in `sealed`; Malformed when it cannot be read or its author did not sign it."""
     data, signature = sealed[:-SIGNATURE_BYTES], sealed[-SIGNATURE_BYTES:]
     try:
@@ -89,4 +89,4 @@ def unseal(sealed: bytes, topic: bytes) -> Message:
         raise Malformed(f"a message that cannot be read: {str(error)[:200]}") from error
     except IrohError as error:
         raise Malformed("a message that its author did not sign") from error
-    return Message(_id(data), content, sealed)
+    return GossipMessage(_id(data), content, sealed)

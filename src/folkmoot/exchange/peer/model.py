@@ -17,7 +17,7 @@ import msgspec
 from folkmoot.exchange.peer.blob_store import StoreFull
 from folkmoot.exchange.peer.fetch import Unavailable
 from folkmoot.exchange.peer.peer import Peer
-from folkmoot.exchange.peer.rpc import Method, NoAnswer, Refusal
+from folkmoot.exchange.peer.rpc import CallRefused, NoAnswer, RpcMethod
 from folkmoot.exchange.peer.wire import Key
 
 SIDE_BY_SIDE = 8
@@ -35,7 +35,7 @@ class Parameter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 Parameters = Annotated[tuple[Parameter, ...], msgspec.Meta(max_length=1 << 17)]
 
 
-class Manifest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class ModelManifest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The parameters of the model whose hash is `model`."""
 
     model: Key
@@ -45,7 +45,7 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
         return {p.name: p.leaf for p in self.parameters}
 
 
-GET_MANIFEST = Method("manifest", bytes, Manifest)
+GET_MANIFEST = RpcMethod("manifest", bytes, ModelManifest)
 """Ask for the manifest of the model with this hash."""
 
 
@@ -67,7 +67,7 @@ class SharedModel:
         Raises StoreFull, and then keeps nothing.
         """
         self._peer = peer
-        self.manifest = Manifest(model, ())
+        self.manifest = ModelManifest(model, ())
         listed = []
         try:
             for name, leaf, data in parameters:
@@ -75,12 +75,12 @@ class SharedModel:
         except StoreFull:
             self._drop(listed)
             raise
-        self.manifest = Manifest(model, tuple(listed))
+        self.manifest = ModelManifest(model, tuple(listed))
         peer.answer(GET_MANIFEST, self._answer)
 
-    async def _answer(self, asker: bytes, model: bytes) -> Manifest:
+    async def _answer(self, asker: bytes, model: bytes) -> ModelManifest:
         if model != self.manifest.model:
-            raise Refusal(f"the model here is {self.manifest.model[:4].hex()}…")
+            raise CallRefused(f"the model here is {self.manifest.model[:4].hex()}…")
         return self.manifest
 
     def stop(self) -> None:
@@ -98,7 +98,7 @@ async def fetch_model(
     model: bytes,
     providers: Sequence[bytes],
     sizes: Mapping[str, int],
-    agreed: Callable[[Manifest], bool],
+    agreed: Callable[[ModelManifest], bool],
     check: Callable[[str, bytes], bool],
     seconds: float = 600.0,
 ) -> dict[str, bytes]:
@@ -123,7 +123,7 @@ class _Fetching:
         peer: Peer,
         model: bytes,
         sizes: Mapping[str, int],
-        agreed: Callable[[Manifest], bool],
+        agreed: Callable[[ModelManifest], bool],
         check: Callable[[str, bytes], bool],
     ) -> None:
         self.peer, self.model, self.sizes = peer, model, sizes
@@ -144,10 +144,10 @@ class _Fetching:
             f"No peer gave the model {self.model[:4].hex()}… ({told or 'nobody to ask'})."
         )
 
-    async def _manifests(self, providers: Sequence[bytes]) -> dict[Manifest, list[bytes]]:
+    async def _manifests(self, providers: Sequence[bytes]) -> dict[ModelManifest, list[bytes]]:
         """The manifests that make the agreed hash, and who has them."""
         answers = await asyncio.gather(*(self._manifest(p) for p in providers))
-        offers: dict[Manifest, list[bytes]] = {}
+        offers: dict[ModelManifest, list[bytes]] = {}
         for provider, manifest in zip(providers, answers, strict=True):
             if manifest is not None:
                 offers.setdefault(manifest, []).append(provider)
@@ -157,20 +157,20 @@ class _Fetching:
                     self.said[provider] = "its manifest does not make the agreed model"
         return offers
 
-    def _makes_the_model(self, manifest: Manifest) -> bool:
+    def _makes_the_model(self, manifest: ModelManifest) -> bool:
         names = [parameter.name for parameter in manifest.parameters]
         complete = sorted(names) == sorted(self.sizes)
         return manifest.model == self.model and complete and self.agreed(manifest)
 
-    async def _manifest(self, provider: bytes) -> Manifest | None:
+    async def _manifest(self, provider: bytes) -> ModelManifest | None:
         try:
             stall = self.peer.config.stall
             return await self.peer.ask(provider, GET_MANIFEST, self.model, seconds=stall)
-        except (Refusal, NoAnswer) as error:
+        except (CallRefused, NoAnswer) as error:
             self.said[provider] = str(error)
             return None
 
-    async def _bring(self, manifest: Manifest, holders: list[bytes]) -> bool:
+    async def _bring(self, manifest: ModelManifest, holders: list[bytes]) -> bool:
         """All parameters still missing; False when this manifest is of no use."""
         todo = [p for p in manifest.parameters if p.name not in self.got]
         todo.sort(

@@ -21,18 +21,18 @@ from iroh import BiStream, Endpoint, SecretKey
 
 from folkmoot.exchange.peer import events, requests, uniffi_copy, wire
 from folkmoot.exchange.peer.address import encode_address
-from folkmoot.exchange.peer.blob_store import Store
+from folkmoot.exchange.peer.blob_store import BlobStore
 from folkmoot.exchange.peer.config import PeerConfig
 from folkmoot.exchange.peer.endpoint import bind, reachable_at
 from folkmoot.exchange.peer.fetch import Download
-from folkmoot.exchange.peer.gossip import Blame, Deliver, Dropped, Effect, Gossipers, Send
+from folkmoot.exchange.peer.gossip import Blame, Deliver, Discard, Effect, GossipNode, Send
 from folkmoot.exchange.peer.link import Code, Link, Traffic
-from folkmoot.exchange.peer.message import Blob, Content, Message, seal, unseal
+from folkmoot.exchange.peer.message import Blob, Content, GossipMessage, seal, unseal
 from folkmoot.exchange.peer.roster import Hooks, Roster
-from folkmoot.exchange.peer.rpc import A, Answers, Method, NoAnswer, Q
+from folkmoot.exchange.peer.rpc import A, Answers, NoAnswer, Q, RpcMethod
 
 CLOSE_TIME = 1.0
-OnEvent = Callable[[events.Event], None]
+OnEvent = Callable[[events.PeerEvent], None]
 
 
 class Peer:
@@ -44,14 +44,14 @@ class Peer:
         self.id = endpoint.id().to_bytes()
         self.address = address
         self.config = config
-        self.store = Store(config.store_bytes)
+        self.store = BlobStore(config.store_bytes)
         self.on_event: OnEvent = lambda event: None
         self._endpoint, self._topic = endpoint, topic
         self._secret = SecretKey.from_bytes(secret)
         self._answers = Answers()
-        self._gossip = Gossipers(self.id, lambda sealed: unseal(sealed, topic), config.gossip)
+        self._gossip = GossipNode(self.id, lambda sealed: unseal(sealed, topic), config.gossip)
         self._loop = asyncio.get_running_loop()
-        self._inbox: deque[Message] = deque()
+        self._inbox: deque[GossipMessage] = deque()
         self._arrived = asyncio.Event()
         self._gossip_moved = asyncio.Event()
         hooks = Hooks(self._up, self._down, self._frame, self._request, self._event)
@@ -125,7 +125,7 @@ class Peer:
 
     # Gossip.
 
-    def publish(self, round: int, head: bytes, body: bytes = b"") -> Message:
+    def publish(self, round: int, head: bytes, body: bytes = b"") -> GossipMessage:
         """Tell everybody. A `body` over `inline_limit` is kept here for peers to fetch."""
         if len(head) > self.config.head_limit:
             raise ValueError(f"A head has {len(head)} bytes; {self.config.head_limit} at most.")
@@ -136,14 +136,14 @@ class Peer:
         self._do(self._gossip.publish(message, self._loop.time()))
         return message
 
-    async def receive(self) -> Message:
+    async def receive(self) -> GossipMessage:
         """The next message that others published (or we did, before this process was started)."""
         while not self._inbox:
             self._arrived.clear()
             await self._arrived.wait()
         return self._inbox.popleft()
 
-    async def body(self, message: Message, size_limit: int, seconds: float = 60.0) -> bytes:
+    async def body(self, message: GossipMessage, size_limit: int, seconds: float = 60.0) -> bytes:
         """A message's body: it rode along, or it is fetched, from its author if possible."""
         blob = message.content.blob
         if blob is None:
@@ -198,16 +198,18 @@ class Peer:
 
     # Questions.
 
-    def answer(self, method: Method[Q, A], handler: Callable[[bytes, Q], Awaitable[A]]) -> None:
+    def answer(self, method: RpcMethod[Q, A], handler: Callable[[bytes, Q], Awaitable[A]]) -> None:
         """Answer a method; the handler gets the asker's key and the question."""
         self._answers.add(method, handler)
 
-    def mute(self, method: Method[Q, A]) -> None:
+    def mute(self, method: RpcMethod[Q, A]) -> None:
         """Answer it no longer."""
         self._answers.remove(method)
 
-    async def ask(self, peer: bytes, method: Method[Q, A], question: Q, seconds: float = 10.0) -> A:
-        """Ask a member; raises Refusal, or NoAnswer."""
+    async def ask(
+        self, peer: bytes, method: RpcMethod[Q, A], question: Q, seconds: float = 10.0
+    ) -> A:
+        """Ask a member; raises CallRefused, or NoAnswer."""
         link = self._roster.link(peer)
         if link is None:
             raise NoAnswer("it is not connected")
@@ -231,7 +233,7 @@ class Peer:
     async def _request(self, link: Link, stream: BiStream) -> None:
         await requests.serve(link, stream, self.store, self._answers, self.config)
 
-    def _event(self, event: events.Event) -> None:
+    def _event(self, event: events.PeerEvent) -> None:
         self.on_event(event)
 
     def _blame(self, peer: bytes, reason: str) -> None:
@@ -249,7 +251,7 @@ class Peer:
                     self._arrived.set()
                 case Blame(peer, reason):
                     self._roster.blame(peer, Code.Flood, reason)
-                case Dropped(peer, reason):
+                case Discard(peer, reason):
                     self._event(events.Ignored(peer, reason))
         self._gossip_moved.set()
 

@@ -12,7 +12,7 @@ SHARE = 64
 """The most pieces asked for at once while several bring them."""
 
 
-class Lie(Exception):
+class WrongContent(Exception):
     """Bytes that are not what the name stands for."""
 
 
@@ -21,11 +21,11 @@ class Pieces:
 
     def __init__(self, name: bytes, size: int, hashes: bytes, size_limit: int) -> None:
         if size > size_limit:
-            raise Lie(f"content of {size} bytes where at most {size_limit} were expected")
+            raise WrongContent(f"content of {size} bytes where at most {size_limit} were expected")
         if len(hashes) != NAME_BYTES * piece_count(size):
-            raise Lie("an outline that does not fit its size")
+            raise WrongContent("an outline that does not fit its size")
         if name_of_pieces(size, hashes, blake3) != name:
-            raise Lie("an outline that its name does not prove")
+            raise WrongContent("an outline that its name does not prove")
         self.hashes = hashes
         self.left = piece_count(size)
         self.data = bytearray(size)
@@ -62,7 +62,7 @@ class Pieces:
         """Check and keep a piece."""
         expected = self.hashes[index * NAME_BYTES : (index + 1) * NAME_BYTES]
         if blake3(piece).digest() != expected:
-            raise Lie(f"a piece (number {index}) that is not the one asked for")
+            raise WrongContent(f"a piece (number {index}) that is not the one asked for")
         self.data[index * PIECE : index * PIECE + len(piece)] = piece
         self.left -= 1
 

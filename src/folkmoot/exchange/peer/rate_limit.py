@@ -1,7 +1,7 @@
 """How much of something may come in a given time: a bucket that refills. Time is an argument."""
 
 
-class Bucket:
+class RateLimiter:
     """Allows `rate` a second on average and `burst` at once."""
 
     def __init__(self, rate: float, burst: float) -> None:

@@ -14,11 +14,11 @@ from iroh import BiStream, IrohError
 
 from folkmoot.core.content import PIECE, piece_count
 from folkmoot.exchange.peer import wire
-from folkmoot.exchange.peer.blob_store import Store
+from folkmoot.exchange.peer.blob_store import BlobStore
 from folkmoot.exchange.peer.config import PeerConfig
-from folkmoot.exchange.peer.describe_error import in_words
+from folkmoot.exchange.peer.describe_error import describe_error
 from folkmoot.exchange.peer.link import Link, read_frame, time_for
-from folkmoot.exchange.peer.rpc import Answers, NoAnswer, Refusal
+from folkmoot.exchange.peer.rpc import Answers, CallRefused, NoAnswer
 
 log = logging.getLogger(__name__)
 CANCELLED = 1
@@ -26,7 +26,7 @@ CANCELLED = 1
 
 
 async def serve(
-    link: Link, stream: BiStream, store: Store, answers: Answers, config: PeerConfig
+    link: Link, stream: BiStream, store: BlobStore, answers: Answers, config: PeerConfig
 ) -> None:
     """Answer one request of a member."""
     try:
@@ -47,10 +47,12 @@ async def serve(
         pass  # the asker went away
 
 
-async def _send_content(stream: BiStream, get: wire.Get, store: Store, config: PeerConfig) -> None:
+async def _send_content(
+    stream: BiStream, get: wire.Get, store: BlobStore, config: PeerConfig
+) -> None:
     held = store.find(get.name)
     if held is None:
-        await stream.send().write_all(wire.encode(wire.Refused("it is not here", retry=True)))
+        await stream.send().write_all(wire.encode(wire.RefusedReply("it is not here", retry=True)))
         return
     outline = held.hashes if get.outline else b""
     await stream.send().write_all(wire.encode(wire.Found(len(held.data), outline)))
@@ -65,14 +67,14 @@ async def _reply(asker: bytes, call: wire.Call, answers: Answers, config: PeerCo
             payload = await answers.answer(asker, call.name, call.payload)
         reply = wire.encode(wire.Answer(payload))
         if len(reply) > config.call_limit:
-            raise Refusal(f"the answer has {len(reply)} bytes, over the limit")
-    except Refusal as refusal:
-        return wire.encode(wire.Refused(str(refusal)[:400]))
+            raise CallRefused(f"the answer has {len(reply)} bytes, over the limit")
+    except CallRefused as refusal:
+        return wire.encode(wire.RefusedReply(str(refusal)[:400]))
     except TimeoutError:
-        return wire.encode(wire.Refused("it took too long"))
+        return wire.encode(wire.RefusedReply("it took too long"))
     except Exception:
         log.exception("answering %r failed", call.name)
-        return wire.encode(wire.Refused("it failed"))
+        return wire.encode(wire.RefusedReply("it failed"))
     return reply
 
 
@@ -96,17 +98,17 @@ async def request(link: Link, frame: wire.Frame) -> AsyncIterator[BiStream]:
 
 
 async def call(link: Link, name: str, payload: bytes, seconds: float, limit: int) -> bytes:
-    """The encoded answer of a member; raises Refusal or NoAnswer."""
+    """The encoded answer of a member; raises CallRefused or NoAnswer."""
     try:
         async with asyncio.timeout(seconds), request(link, wire.Call(name, payload)) as stream:
             reply = wire.decode_call_reply(await read_frame(stream.recv(), limit, seconds))
     except TimeoutError as error:
         raise NoAnswer(f"no answer to {name!r} within {seconds:g} s") from error
     except IrohError as error:
-        raise NoAnswer(f"the connection broke: {in_words(error)}") from error
+        raise NoAnswer(f"the connection broke: {describe_error(error)}") from error
     except wire.Malformed as error:
         raise NoAnswer(f"it sent {error}") from error
-    if isinstance(reply, wire.Refused):
-        raise Refusal(reply.reason)
+    if isinstance(reply, wire.RefusedReply):
+        raise CallRefused(reply.reason)
     assert isinstance(reply, wire.Answer)
     return reply.payload

@@ -16,10 +16,10 @@ from iroh import BiStream, Connection, Endpoint, Incoming, IrohError
 
 from folkmoot.exchange.peer import events, wire
 from folkmoot.exchange.peer.config import PeerConfig
-from folkmoot.exchange.peer.describe_error import in_words
+from folkmoot.exchange.peer.describe_error import describe_error
 from folkmoot.exchange.peer.endpoint import to_dial
 from folkmoot.exchange.peer.link import GUILTY, Code, Link, Traffic
-from folkmoot.exchange.peer.rate_limit import Bucket
+from folkmoot.exchange.peer.rate_limit import RateLimiter
 
 STRANGERS = b""
 """Under this key `traffic` counts everybody who never was a member."""
@@ -56,7 +56,7 @@ class Hooks:
         down: Callable[[Link], None],
         frame: Callable[[Link, wire.Frame], None],
         request: Callable[[Link, BiStream], Awaitable[None]],
-        event: Callable[[events.Event], None],
+        event: Callable[[events.PeerEvent], None],
     ) -> None:
         self.up, self.down, self.frame, self.request, self.event = up, down, frame, request, event
 
@@ -76,7 +76,7 @@ class Roster:
         self._tasks: set[asyncio.Task[None]] = set()
         self._live: set[Link] = set()
         self._welcomes = 0
-        self._stranger_news = Bucket(1, 20)  # many may knock; the log shall stay readable
+        self._stranger_news = RateLimiter(1, 20)  # many may knock; the log shall stay readable
         self._loop = asyncio.get_running_loop()
         self._spawn(self._accept())
 
@@ -155,7 +155,7 @@ class Roster:
                 address = to_dial(seat.peer, seat.address)
                 connection = await self._endpoint.connect(address, wire.ALPN)
         except (IrohError, ValueError, TimeoutError) as error:
-            self._hooks.event(events.Unreachable(seat.peer, in_words(error)))
+            self._hooks.event(events.DialFailed(seat.peer, describe_error(error)))
         else:
             await self._admit(connection, dialled=True)
 
@@ -217,9 +217,9 @@ class Roster:
         self._note_guilt(link)
         self._retire(link)
         if link.dialled:
-            self._hooks.event(events.Unreachable(link.peer, reason))
+            self._hooks.event(events.DialFailed(link.peer, reason))
         elif link.peer in self._known or self._stranger_news.take(1, self._loop.time()):
-            self._hooks.event(events.Turned(link.peer, reason))
+            self._hooks.event(events.TurnedAway(link.peer, reason))
 
     def _seat(self, link: Link) -> None:
         seat = self._seats[link.peer]

@@ -1,7 +1,7 @@
 """Questions between members: typed, bounded, and answered in time or not at all.
 
-A `Method` is a name with the types of its question and its answer. Whoever answers may raise
-`Refusal` with a sentence for the asker; any other error is told as "it failed" and stays in the
+A `RpcMethod` is a name with the types of its question and its answer. Whoever answers may raise
+`CallRefused` with a sentence for the asker; any other error is told as "it failed" and stays in the
 answerer's log.
 """
 
@@ -16,7 +16,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-class Refusal(Exception):
+class CallRefused(Exception):
     """The other side understood and does not do it; its message is the reason."""
 
 
@@ -24,7 +24,7 @@ class NoAnswer(Exception):
     """The other side is not there, too slow, or answered what cannot be read."""
 
 
-class Method(Generic[Q, A]):
+class RpcMethod(Generic[Q, A]):
     """A question and its answer."""
 
     def __init__(self, name: str, question: type[Q], answer: type[A]) -> None:
@@ -50,21 +50,21 @@ class Answers:
     """The methods this peer answers."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Method[Any, Any], Handler]] = {}
+        self._known: dict[str, tuple[RpcMethod[Any, Any], Handler]] = {}
 
-    def add(self, method: Method[Q, A], handler: Callable[[bytes, Q], Awaitable[A]]) -> None:
+    def add(self, method: RpcMethod[Q, A], handler: Callable[[bytes, Q], Awaitable[A]]) -> None:
         self._known[method.name] = (method, handler)
 
-    def remove(self, method: Method[Q, A]) -> None:
+    def remove(self, method: RpcMethod[Q, A]) -> None:
         self._known.pop(method.name, None)
 
     async def answer(self, asker: bytes, name: str, payload: bytes) -> bytes:
-        """The encoded answer; raises Refusal."""
+        """The encoded answer; raises CallRefused."""
         if name not in self._known:
-            raise Refusal("no such method")
+            raise CallRefused("no such method")
         method, handler = self._known[name]
         try:
             question = method.question.decode(payload)
         except UNREADABLE as error:
-            raise Refusal(f"the question cannot be read: {str(error)[:200]}") from error
+            raise CallRefused(f"the question cannot be read: {str(error)[:200]}") from error
         return msgspec.msgpack.encode(await handler(asker, question))

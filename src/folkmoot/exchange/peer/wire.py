@@ -4,8 +4,8 @@ A frame is its length in four bytes, little-endian, then a msgpack array whose f
 kind. The length is compared with a bound before anything is read; fields are bounded when decoded.
 
     one-way stream, one each way per connection    Hello, then Gossip Digest Have Want
-    two-way stream, one per request                Get → Found and pieces, or Refused
-                                                   Call → Answer, or Refused
+    two-way stream, one per request                Get → Found and pieces, or RefusedReply
+                                                   Call → Answer, or RefusedReply
 """
 
 from typing import Annotated, TypeVar
@@ -94,7 +94,7 @@ class Answer(Frame, frozen=True, tag=8):
     payload: bytes
 
 
-class Refused(Frame, frozen=True, tag=9):
+class RefusedReply(Frame, frozen=True, tag=9):
     """Not done. `retry`: ask again a little later."""
 
     reason: Sentence
@@ -103,8 +103,8 @@ class Refused(Frame, frozen=True, tag=9):
 
 Control = Hello | Gossip | Digest | Have | Want
 Request = Get | Call
-GetReply = Found | Refused
-CallReply = Answer | Refused
+GetReply = Found | RefusedReply
+CallReply = Answer | RefusedReply
 
 T = TypeVar("T")
 _encoder = msgspec.msgpack.Encoder()
@@ -124,7 +124,7 @@ def length_of(head: bytes, limit: int) -> int:
     return length
 
 
-class Decoder:
+class FrameDecoder:
     """Reads one set of kinds."""
 
     def __init__(self, kinds: object) -> None:
@@ -137,7 +137,7 @@ class Decoder:
             raise Malformed(f"a frame that cannot be read: {str(error)[:200]}") from error
 
 
-decode_control = Decoder(Control)
-decode_request = Decoder(Request)
-decode_get_reply = Decoder(GetReply)
-decode_call_reply = Decoder(CallReply)
+decode_control = FrameDecoder(Control)
+decode_request = FrameDecoder(Request)
+decode_get_reply = FrameDecoder(GetReply)
+decode_call_reply = FrameDecoder(CallReply)

@@ -24,21 +24,21 @@ from typing import Protocol
 
 import msgspec
 
-from folkmoot.federated.model_file.layout import Layout, Sink, Source
+from folkmoot.federated.model_file.layout import Layout, ModelSink, ModelSource
 
 
 @dataclass(frozen=True)
-class Update:
+class ModelUpdate:
     """What one participant delivered."""
 
     participant_id: str
     #: Number of samples it trained on; 0 only in the initial round, where all weigh the same.
     samples: int
-    source: Source
+    source: ModelSource
     #: How many global models were made since the one this update started from (0 but for FedBuff).
     staleness: int = 0
     #: The global model it started from; None in the initial round.
-    base: Source | None = None
+    base: ModelSource | None = None
 
 
 class Accepted(msgspec.Struct, frozen=True, tag=True):
@@ -47,13 +47,13 @@ class Accepted(msgspec.Struct, frozen=True, tag=True):
     norm: float = 0.0
 
 
-class Quarantined(msgspec.Struct, frozen=True, tag=True):
+class Rejected(msgspec.Struct, frozen=True, tag=True):
     """The update must not be counted; `reason` is a sentence for the participant's owner."""
 
     reason: str
 
 
-Verdict = Accepted | Quarantined
+Verdict = Accepted | Rejected
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,15 @@ class Closing:
     """A round that closes: what there is, and where the next model goes."""
 
     #: The round's global model; None in the initial round.
-    reference: Source | None
+    reference: ModelSource | None
     #: In the order of their participant ids.
-    updates: Sequence[Update]
+    updates: Sequence[ModelUpdate]
     #: What the strategy remembers; None the first time.
-    memory: Source | None
+    memory: ModelSource | None
     #: The next global model, with the layout of `reference`.
-    out: Sink
+    out: ModelSink
     #: What it will remember, with its `memory_layout`; None when that is empty.
-    memory_out: Sink | None
+    memory_out: ModelSink | None
     #: 32 secret bytes that belong to this round.
     seed: bytes
 
@@ -80,7 +80,7 @@ class Aggregator(Protocol):
     def memory_layout(self, layout: Layout) -> Layout:
         """The arrays to remember between rounds of a model with `layout`; empty for most."""
 
-    def check(self, update: Update, layout: Layout | None) -> Verdict:
+    def check(self, update: ModelUpdate, layout: Layout | None) -> Verdict:
         """Judge one update against the global model's `layout` (None in the initial round).
 
         Reads the update through `update.source.blocks()`, once and to the end, unless it is bad.

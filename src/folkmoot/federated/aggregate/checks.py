@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from folkmoot.federated.aggregate import Accepted, Quarantined, Update, Verdict
+from folkmoot.federated.aggregate import Accepted, ModelUpdate, Rejected, Verdict
 from folkmoot.federated.model_file import layout as model_layout
 from folkmoot.federated.model_file.layout import Array, BadModel, Layout
 
@@ -19,14 +19,14 @@ MAX_SAMPLES = 1 << 29
 MAX_NAME = model_layout.MAX_NAME - 12
 
 
-def check_update(update: Update, layout: Layout | None) -> Verdict:
+def check_update(update: ModelUpdate, layout: Layout | None) -> Verdict:
     """Judge samples, layout and values; the very first update has no `layout` to fit."""
     reason = (
         bad_samples(update.samples, initial=update.base is None)
         or bad_layout(update.source.layout, layout)
         or bad_values(update)
     )
-    return Quarantined(reason) if reason else Accepted()
+    return Rejected(reason) if reason else Accepted()
 
 
 def bad_samples(samples: int, *, initial: bool) -> str:
@@ -56,7 +56,7 @@ def bad_layout(found: Layout, expected: Layout | None) -> str:
     return ""
 
 
-def bad_values(update: Update) -> str:
+def bad_values(update: ModelUpdate) -> str:
     """The first value that is not a number or not finite, or what kept us from reading."""
     try:
         for name, start, values in update.source.blocks():

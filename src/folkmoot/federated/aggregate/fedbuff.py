@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from folkmoot.federated.aggregate import Closing, Update
+from folkmoot.federated.aggregate import Closing, ModelUpdate
 from folkmoot.federated.aggregate.linear import Term, mean, sample_weights
 from folkmoot.federated.aggregate.strategy import (
     Figures,
@@ -18,7 +18,7 @@ from folkmoot.federated.aggregate.strategy import (
     require,
     write_linear,
 )
-from folkmoot.federated.model_file.layout import Source
+from folkmoot.federated.model_file.layout import ModelSource
 
 
 class FedBuff(Strategy, frozen=True, tag="fedbuff"):
@@ -38,12 +38,12 @@ class FedBuff(Strategy, frozen=True, tag="fedbuff"):
         write_linear(layout, self.terms(closing.reference, updates), 1.0, closing.out)
         return {"staleness": sum(update.staleness for update in updates) / len(updates)}
 
-    def terms(self, reference: Source, updates: Sequence[Update]) -> list[Term]:
+    def terms(self, reference: ModelSource, updates: Sequence[ModelUpdate]) -> list[Term]:
         """reference + η Σ wᵢ sᵢ (xᵢ − baseᵢ) / Σ wᵢ, each distinct base once."""
         weights = sample_weights(updates) if self.weigh_samples else [1] * len(updates)
         total = sum(weights)
         # Updates of equal staleness started from the same model, whoever opened its file.
-        bases: dict[int, tuple[Source, list[float]]] = {0: (reference, [-1.0])}
+        bases: dict[int, tuple[ModelSource, list[float]]] = {0: (reference, [-1.0])}
         terms = []
         for weight, update in zip(weights, updates, strict=True):
             share = self.learning_rate * discount(update.staleness) * weight / total

@@ -15,8 +15,8 @@ from typing import ClassVar
 import numpy as np
 
 from folkmoot.federated.aggregate import Closing
-from folkmoot.federated.aggregate.linear import Linear, Reader, mean
-from folkmoot.federated.aggregate.spans import Output, Span, for_each_span
+from folkmoot.federated.aggregate.linear import LinearCombination, SpanReader, mean
+from folkmoot.federated.aggregate.spans import ArraySpan, Output, for_each_span
 from folkmoot.federated.aggregate.strategy import (
     Figures,
     Strategy,
@@ -24,7 +24,7 @@ from folkmoot.federated.aggregate.strategy import (
     require,
     write_linear,
 )
-from folkmoot.federated.model_file.layout import Array, ArrayMeta, Layout, Sink, Source
+from folkmoot.federated.model_file.layout import Array, ArrayMeta, Layout, ModelSink, ModelSource
 
 MOMENTUM, VARIANCE = "m/", "v/"
 State = Mapping[str, Array]
@@ -70,12 +70,12 @@ class ServerOptimizer(Strategy, frozen=True):
         return {}
 
     def _worker(
-        self, closing: Closing, reference: Source, memory_out: Sink
-    ) -> Callable[[Span], None]:
-        centre, reader = Linear(*mean(closing.updates)), Reader()
+        self, closing: Closing, reference: ModelSource, memory_out: ModelSink
+    ) -> Callable[[ArraySpan], None]:
+        centre, reader = LinearCombination(*mean(closing.updates)), SpanReader()
         output, remember = Output(closing.out), Output(memory_out)
 
-        def advance(span: Span) -> None:
+        def advance(span: ArraySpan) -> None:
             values = centre(span)
             if span.meta.numpy.kind != "f":
                 output.write(span, values)
@@ -181,22 +181,24 @@ def memory_meta(meta: ArrayMeta) -> ArrayMeta:
     return ArrayMeta("F32" if meta.dtype == "F16" else meta.dtype, meta.shape)
 
 
-def memory_span(prefix: str, span: Span) -> Span:
-    return Span(prefix + span.name, memory_meta(span.meta), span.start, span.size)
+def memory_span(prefix: str, span: ArraySpan) -> ArraySpan:
+    return ArraySpan(prefix + span.name, memory_meta(span.meta), span.start, span.size)
 
 
-def recall(reader: Reader, memory: Source | None, prefix: str, start: float, span: Span) -> Array:
+def recall(
+    reader: SpanReader, memory: ModelSource | None, prefix: str, start: float, span: ArraySpan
+) -> Array:
     """What was remembered for `span`, in float64; `start` before anything was."""
     if memory is None:
         return np.full(span.size, start)
     return reader.read(memory, memory_span(prefix, span)).astype(np.float64)
 
 
-def remember_start(strategy: ServerOptimizer, layout: Layout, memory_out: Sink) -> None:
+def remember_start(strategy: ServerOptimizer, layout: Layout, memory_out: ModelSink) -> None:
     """Write the memory as it is before the first step."""
     remembered = strategy.memory_layout(layout)
 
-    def worker() -> Callable[[Span], None]:
+    def worker() -> Callable[[ArraySpan], None]:
         output, kinds = Output(memory_out), strategy.kinds()
         return lambda span: output.write(span, np.full(span.size, kinds[span.name[:2]]))
 

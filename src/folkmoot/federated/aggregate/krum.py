@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from folkmoot.federated.aggregate import Closing, Update
-from folkmoot.federated.aggregate.linear import Reader, mean
+from folkmoot.federated.aggregate import Closing, ModelUpdate
+from folkmoot.federated.aggregate.linear import SpanReader, mean
 from folkmoot.federated.aggregate.spans import spans
 from folkmoot.federated.aggregate.strategy import (
     Figures,
@@ -22,7 +22,7 @@ from folkmoot.federated.aggregate.strategy import (
     require,
     write_linear,
 )
-from folkmoot.federated.model_file.layout import BLOCK, Array, Layout, Source
+from folkmoot.federated.model_file.layout import BLOCK, Array, Layout, ModelSource
 
 #: Bytes for one block of every update's step.
 BUDGET = 16 << 20
@@ -49,12 +49,12 @@ class Krum(Strategy, frozen=True, tag="krum"):
         return {"chosen": float(len(chosen)), "byzantine_bound_holds": float(proven)}
 
 
-def gram_matrix(layout: Layout, reference: Source, updates: Sequence[Update]) -> Array:
+def gram_matrix(layout: Layout, reference: ModelSource, updates: Sequence[ModelUpdate]) -> Array:
     """Inner products of all steps, over all float arrays. One thread: BLAS brings its own."""
     count = len(updates)
     block = min(BLOCK, max(256, BUDGET // (8 * count)))
     steps, origin, gram = np.empty((count, block)), np.empty(block), np.zeros((count, count))
-    reader = Reader()
+    reader = SpanReader()
     for span in spans(layout, block):
         if span.meta.numpy.kind != "f":
             continue

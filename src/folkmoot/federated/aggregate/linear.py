@@ -13,26 +13,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from folkmoot.federated.aggregate import Update
-from folkmoot.federated.aggregate.spans import Span
-from folkmoot.federated.model_file.layout import BLOCK, Array, Source, page_aligned
+from folkmoot.federated.aggregate import ModelUpdate
+from folkmoot.federated.aggregate.spans import ArraySpan
+from folkmoot.federated.model_file.layout import BLOCK, Array, ModelSource
+from folkmoot.federated.model_file.reader import page_aligned
 
 
 class Term(NamedTuple):
     coefficient: float
-    source: Source
+    source: ModelSource
 
 
-class Linear:
+class LinearCombination:
     """Σ coefficient · model / divisor, a span at a time. Buffers belong to one thread."""
 
     def __init__(self, terms: Sequence[Term], divisor: float = 1.0, block: int = BLOCK) -> None:
         """`block` is the size of the largest span."""
         self._terms, self._divisor = terms, divisor
         self._sum, self._product = np.empty(block), np.empty(block)
-        self._reader = Reader(block)
+        self._reader = SpanReader(block)
 
-    def __call__(self, span: Span) -> Array:
+    def __call__(self, span: ArraySpan) -> Array:
         """The values of `span`, in a buffer that the next call overwrites."""
         total, product = self._sum[: span.size], self._product[: span.size]
         for index, (coefficient, source) in enumerate(self._terms):
@@ -49,14 +50,14 @@ class Linear:
         return total
 
 
-class Reader:
+class SpanReader:
     """Reads spans into one buffer for each dtype."""
 
     def __init__(self, block: int = BLOCK) -> None:
         self._buffers: dict[str, Array] = {}
         self._block = block
 
-    def read(self, source: Source, span: Span) -> Array:
+    def read(self, source: ModelSource, span: ArraySpan) -> Array:
         buffer = self._buffers.get(span.meta.dtype)
         if buffer is None:
             buffer = self._buffers[span.meta.dtype] = page_aligned(
@@ -67,7 +68,7 @@ class Reader:
         return values
 
 
-def sample_weights(updates: Sequence[Update]) -> list[int]:
+def sample_weights(updates: Sequence[ModelUpdate]) -> list[int]:
     """How much each update weighs, in whole numbers without a common divisor.
 
     By its samples, or all the same in the initial round, where nobody has trained yet.
@@ -77,7 +78,7 @@ def sample_weights(updates: Sequence[Update]) -> list[int]:
     return [weight // divisor for weight in weights] if divisor else [1] * len(updates)
 
 
-def mean(updates: Sequence[Update]) -> tuple[list[Term], float]:
+def mean(updates: Sequence[ModelUpdate]) -> tuple[list[Term], float]:
     """Terms and divisor of the mean weighted by samples."""
     weights = sample_weights(updates)
     terms = [Term(float(w), u.source) for w, u in zip(weights, updates, strict=True)]
@@ -85,7 +86,10 @@ def mean(updates: Sequence[Update]) -> tuple[list[Term], float]:
 
 
 def clipped_mean(
-    reference: Source, updates: Sequence[Update], weights: Sequence[float], factors: Sequence[float]
+    reference: ModelSource,
+    updates: Sequence[ModelUpdate],
+    weights: Sequence[float],
+    factors: Sequence[float],
 ) -> list[Term]:
     """Terms of reference + Σ wᵢ fᵢ (xᵢ − reference) / Σ wᵢ."""
     total = math.fsum(weights)

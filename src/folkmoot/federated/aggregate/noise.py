@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from folkmoot.federated.aggregate.spans import Span
+from folkmoot.federated.aggregate.spans import ArraySpan
 from folkmoot.federated.keystream import Keystream, derive_key
 from folkmoot.federated.model_file.layout import BLOCK, Array
 
@@ -24,7 +24,7 @@ class Noise:
         self._secret = secret
         self._stream = Keystream(8 * DRAWS * (BLOCK + 1))
 
-    def __call__(self, span: Span) -> Array:
+    def __call__(self, span: ArraySpan) -> Array:
         key = derive_key(self._secret, "noise", span.name, str(span.start))
         even = span.size + span.size % 2
         words = self._stream.words(key, 0, DRAWS * even, np.uint64)

@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from folkmoot.federated.aggregate import Update
-from folkmoot.federated.aggregate.linear import Reader
-from folkmoot.federated.aggregate.spans import Span, for_each_span
-from folkmoot.federated.model_file.layout import BLOCK, Layout, Source
+from folkmoot.federated.aggregate import ModelUpdate
+from folkmoot.federated.aggregate.linear import SpanReader
+from folkmoot.federated.aggregate.spans import ArraySpan, for_each_span
+from folkmoot.federated.model_file.layout import BLOCK, Layout, ModelSource
 
 
-def distances(layout: Layout, reference: Source, updates: Sequence[Update]) -> list[float]:
+def distances(
+    layout: Layout, reference: ModelSource, updates: Sequence[ModelUpdate]
+) -> list[float]:
     """‖xᵢ − reference‖₂ over all float arrays.
 
     Partial sums are kept for each span and added with `fsum`, which is exact: neither the threads
@@ -21,10 +23,10 @@ def distances(layout: Layout, reference: Source, updates: Sequence[Update]) -> l
     """
     partial: list[list[float]] = [[] for _ in updates]
 
-    def worker() -> Callable[[Span], None]:
-        readers, base, delta = (Reader(), Reader()), np.empty(BLOCK), np.empty(BLOCK)
+    def worker() -> Callable[[ArraySpan], None]:
+        readers, base, delta = (SpanReader(), SpanReader()), np.empty(BLOCK), np.empty(BLOCK)
 
-        def measure(span: Span) -> None:
+        def measure(span: ArraySpan) -> None:
             if span.meta.numpy.kind != "f":
                 return
             origin, moved = base[: span.size], delta[: span.size]

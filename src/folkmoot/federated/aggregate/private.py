@@ -17,10 +17,10 @@ import numpy as np
 
 from folkmoot.federated.aggregate import Closing
 from folkmoot.federated.aggregate.accountant import epsilon, installed
-from folkmoot.federated.aggregate.linear import Linear, Term, clipped_mean, mean
+from folkmoot.federated.aggregate.linear import LinearCombination, Term, clipped_mean, mean
 from folkmoot.federated.aggregate.noise import Noise
 from folkmoot.federated.aggregate.norms import clip_factors, distances
-from folkmoot.federated.aggregate.spans import Span
+from folkmoot.federated.aggregate.spans import ArraySpan
 from folkmoot.federated.aggregate.strategy import (
     Figures,
     Strategy,
@@ -29,7 +29,7 @@ from folkmoot.federated.aggregate.strategy import (
     write_blocks,
     write_linear,
 )
-from folkmoot.federated.model_file.layout import Array, ArrayMeta, Layout, Source
+from folkmoot.federated.model_file.layout import Array, ArrayMeta, Layout, ModelSource
 
 ROUNDS = "noisy_rounds"
 
@@ -73,16 +73,20 @@ class Private(Strategy, frozen=True, tag="private"):
             closing.memory_out.write(ROUNDS, 0, np.array([spent]))
         return {"epsilon": self.forecast(spent), "delta": self.delta, "noisy_rounds": float(spent)}
 
-    def _write(self, layout: Layout, reference: Source, closing: Closing) -> None:
+    def _write(self, layout: Layout, reference: ModelSource, closing: Closing) -> None:
         updates = closing.updates
         factors = clip_factors(distances(layout, reference, updates), self.clip_norm)
         terms = clipped_mean(reference, updates, [1.0] * len(updates), factors)
         deviation = self.noise_multiplier * self.clip_norm / len(updates)
 
-        def compute() -> Callable[[Span], Array]:
-            centre, keep, noise = Linear(terms), Linear([Term(1.0, reference)]), Noise(closing.seed)
+        def compute() -> Callable[[ArraySpan], Array]:
+            centre, keep, noise = (
+                LinearCombination(terms),
+                LinearCombination([Term(1.0, reference)]),
+                Noise(closing.seed),
+            )
 
-            def values(span: Span) -> Array:
+            def values(span: ArraySpan) -> Array:
                 if span.meta.numpy.kind != "f":
                     return keep(span)
                 return centre(span) + deviation * noise(span)
@@ -92,7 +96,7 @@ class Private(Strategy, frozen=True, tag="private"):
         write_blocks(layout, compute, closing.out)
 
 
-def noisy_rounds(memory: Source | None) -> int:
+def noisy_rounds(memory: ModelSource | None) -> int:
     if memory is None:
         return 0
     count = np.zeros(1, np.int64)

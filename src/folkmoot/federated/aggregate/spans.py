@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from folkmoot.federated.aggregate.checks import first_not_finite
-from folkmoot.federated.model_file.layout import BLOCK, Array, ArrayMeta, Layout, Sink
+from folkmoot.federated.model_file.layout import BLOCK, Array, ArrayMeta, Layout, ModelSink
 
 THREADS = min(4, os.cpu_count() or 1)
 #: Spans of `BLOCK` that a thread takes at once: neighbours belong to one piece of the file.
@@ -23,7 +23,7 @@ STRETCH = 8
 WORTH = 32
 
 
-class Span(NamedTuple):
+class ArraySpan(NamedTuple):
     """A run of elements of one array."""
 
     name: str
@@ -36,14 +36,14 @@ class CombineFailed(ValueError):
     """The updates could not be combined; the message says which value was wrong and where."""
 
 
-def spans(layout: Layout, block: int = BLOCK) -> Iterator[Span]:
+def spans(layout: Layout, block: int = BLOCK) -> Iterator[ArraySpan]:
     for name, meta in layout.items():
         for start in range(0, meta.size, block):
-            yield Span(name, meta, start, min(block, meta.size - start))
+            yield ArraySpan(name, meta, start, min(block, meta.size - start))
 
 
 def for_each_span(
-    layout: Layout, worker: Callable[[], Callable[[Span], None]], block: int = BLOCK
+    layout: Layout, worker: Callable[[], Callable[[ArraySpan], None]], block: int = BLOCK
 ) -> None:
     """Do every span once. `worker` gives each thread a function with buffers of its own."""
     found, turn = list(spans(layout, block)), count()
@@ -70,10 +70,10 @@ def for_each_span(
 class Output:
     """Round float64 values to an array's own dtype and write them; one per thread."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: ModelSink) -> None:
         self._sink = sink
 
-    def write(self, span: Span, values: Array) -> None:
+    def write(self, span: ArraySpan, values: Array) -> None:
         dtype = span.meta.numpy
         with np.errstate(over="ignore"):
             rounded = values.astype(dtype) if dtype.kind == "f" else to_integers(values, dtype)

@@ -12,11 +12,11 @@ from typing import ClassVar
 
 import msgspec
 
-from folkmoot.federated.aggregate import Closing, Update, Verdict
+from folkmoot.federated.aggregate import Closing, ModelUpdate, Verdict
 from folkmoot.federated.aggregate.checks import bad_layout, check_update
-from folkmoot.federated.aggregate.linear import Linear, Term
-from folkmoot.federated.aggregate.spans import CombineFailed, Output, Span, for_each_span
-from folkmoot.federated.model_file.layout import BLOCK, Array, Layout, Sink
+from folkmoot.federated.aggregate.linear import LinearCombination, Term
+from folkmoot.federated.aggregate.spans import ArraySpan, CombineFailed, Output, for_each_span
+from folkmoot.federated.model_file.layout import BLOCK, Array, Layout, ModelSink
 
 Figures = Mapping[str, float]
 #: Elements that are summed at once. Their float64 sums leave the second-level cache, and still two
@@ -30,7 +30,7 @@ class Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fiel
     #: Whether `combine` may be given one update, the mean of all: secure aggregation has no other.
     needs_only_the_mean: ClassVar[bool] = False
 
-    def check(self, update: Update, layout: Layout | None) -> Verdict:
+    def check(self, update: ModelUpdate, layout: Layout | None) -> Verdict:
         return check_update(update, layout)
 
     def memory_layout(self, layout: Layout) -> Layout:
@@ -48,20 +48,20 @@ def common_layout(closing: Closing) -> Layout:
     return layout
 
 
-def write_linear(layout: Layout, terms: Sequence[Term], divisor: float, out: Sink) -> None:
+def write_linear(layout: Layout, terms: Sequence[Term], divisor: float, out: ModelSink) -> None:
     """Write a linear combination of models as the next global model."""
-    write_blocks(layout, lambda: Linear(terms, divisor, SUMMED), out, SUMMED)
+    write_blocks(layout, lambda: LinearCombination(terms, divisor, SUMMED), out, SUMMED)
 
 
 def write_blocks(
     layout: Layout,
-    compute: Callable[[], Callable[[Span], Array]],
-    out: Sink,
+    compute: Callable[[], Callable[[ArraySpan], Array]],
+    out: ModelSink,
     block: int = BLOCK,
 ) -> None:
     """Write what `compute` (made once for each thread) gives for each span."""
 
-    def worker() -> Callable[[Span], None]:
+    def worker() -> Callable[[ArraySpan], None]:
         values, output = compute(), Output(out)
         return lambda span: output.write(span, values(span))
 

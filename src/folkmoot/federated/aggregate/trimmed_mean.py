@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from folkmoot.federated.aggregate import Closing, Update
+from folkmoot.federated.aggregate import Closing, ModelUpdate
 from folkmoot.federated.aggregate.sorting import sort_rows
-from folkmoot.federated.aggregate.spans import Output, Span, for_each_span
+from folkmoot.federated.aggregate.spans import ArraySpan, Output, for_each_span
 from folkmoot.federated.aggregate.strategy import Figures, Strategy, common_layout, require
 from folkmoot.federated.model_file.layout import BLOCK, Array
 
@@ -51,7 +51,7 @@ def write_middle(closing: Closing, cut: int) -> None:
     layout, updates = common_layout(closing), closing.updates
     block = min(BLOCK, max(SMALLEST_BLOCK, BUDGET // (8 * len(updates))))
 
-    def worker() -> Callable[[Span], None]:
+    def worker() -> Callable[[ArraySpan], None]:
         middle, output = Middle(updates, cut, block), Output(closing.out)
         return lambda span: output.write(span, middle(span))
 
@@ -61,12 +61,12 @@ def write_middle(closing: Closing, cut: int) -> None:
 class Middle:
     """The trimmed mean of one span after another; buffers belong to one thread."""
 
-    def __init__(self, updates: Sequence[Update], cut: int, block: int) -> None:
+    def __init__(self, updates: Sequence[ModelUpdate], cut: int, block: int) -> None:
         self._updates, self._cut = updates, cut
         self._raw: dict[str, Array] = {}
         self._block, self._sum = block, np.empty(block)
 
-    def __call__(self, span: Span) -> Array:
+    def __call__(self, span: ArraySpan) -> Array:
         matrix = self._matrix(span)
         rows = [row[: span.size] for row in matrix[:-1]]
         for row, update in zip(rows, self._updates, strict=True):
@@ -79,7 +79,7 @@ class Middle:
             np.add(total, row, out=total)
         return np.divide(total, len(kept), out=total)
 
-    def _matrix(self, span: Span) -> Array:
+    def _matrix(self, span: ArraySpan) -> Array:
         if span.meta.dtype not in self._raw:
             self._raw = {
                 span.meta.dtype: np.empty((len(self._updates) + 1, self._block), span.meta.numpy)

@@ -15,27 +15,22 @@ import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO
-
-import numpy as np
-from blake3 import blake3
+from typing import BinaryIO
 
 from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
-from folkmoot.federated.model_file.file_stat import mark
-from folkmoot.federated.model_file.hashing_writer import HashedWriter
-from folkmoot.federated.model_file.layout import BLOCK, Array, Layout, ModelFile, only_ours
+from folkmoot.federated.model_file.file_stat import only_we_can_write, stamp
+from folkmoot.federated.model_file.hashing_writer import HashingWriter
+from folkmoot.federated.model_file.layout import Layout
 from folkmoot.federated.participant.bucket import SPARE
 
 READ = 1 << 20
-#: Elements that are judged at once: two threads at it meet less often than with smaller blocks.
-JUDGED = 8 * BLOCK
 #: Of linux/fs.h: the target gets the source's blocks, to copy when either is written to.
 FICLONE = 0x40049409
 
 
-class RoundStore:
+class CoordinatorBucket:
     def __init__(self, bucket: Bucket, folder: Path, max_object: int) -> None:
         self.bucket, self.max_object = bucket, max_object
         self._folder = folder
@@ -105,23 +100,23 @@ class RoundStore:
         """Where to write the round's global model before it is published."""
         return (self.bucket.folder or self._spool) / f"{round_}/global"
 
-    def new_global(self, round_: int, layout: Layout) -> HashedWriter:
+    def new_global(self, round_: int, layout: Layout) -> HashingWriter:
         """The round's global model, to be written; over the file of a pruned one if there is."""
         path = self.global_target(round_)
         spare = None if self.bucket.folder is None else _spare(path)
-        return HashedWriter(path, layout, spare, mapped=True)
+        return HashingWriter(path, layout, spare, mapped=True)
 
-    def publish_global(self, round_: int, written: HashedWriter) -> str:
+    def publish_global(self, round_: int, written: HashingWriter) -> str:
         """Put a written global model where participants read it; its digest."""
         digest = written.digest().hex()
         written.commit()
         if self.bucket.folder is None:
             self.bucket.put(f"{round_}/global", self.global_target(round_))
         else:
-            self._last = round_, mark(written.found)
+            self._last = round_, stamp(written.found)
         return digest
 
-    def global_mark(self, round_: int) -> bytes:
+    def global_stamp(self, round_: int) -> bytes:
         """By which participants on this machine know the round's global model, if they can."""
         last, found = self._last
         return found if last == round_ else b""
@@ -166,35 +161,6 @@ class RoundStore:
             partial.unlink(missing_ok=True)
 
 
-class HashedModel(ModelFile):
-    """A model whose `blocks()` also hash the body as they go: one pass for check and digest."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._hash: Any = None
-
-    def blocks(self, size: int = JUDGED) -> Iterator[tuple[str, int, Array]]:
-        hasher = blake3(self.head)
-        for name, start, values in super().blocks(size):
-            hasher.update(values.view(np.uint8).data)
-            yield name, start, values
-        self._hash = hasher
-
-    def digest(self) -> str:
-        """BLAKE3 of the whole body, from the pass that was made, or from a pass of its own."""
-        return self._hash.hexdigest() if self._hash is not None else digest_of(self.path)
-
-
-def digest_of(path: Path) -> str:
-    """BLAKE3 of a file, read through one small buffer."""
-    hasher, buffer = blake3(), bytearray(READ)
-    view = memoryview(buffer)
-    with path.open("rb", buffering=0) as file:
-        while got := file.readinto(buffer):
-            hasher.update(view[:got])
-    return hasher.hexdigest()
-
-
 def _rounds(folder: Path, last: int) -> list[Path]:
     """The folders of rounds up to `last`."""
     return [entry for entry in folder.iterdir() if entry.name.isdigit() and int(entry.name) <= last]
@@ -220,7 +186,7 @@ def _link_or_copy(source: Path, target: Path, limit: int) -> None:
             raise FileNotFoundError(source)
         if found.st_size > limit:
             raise _TooLong
-        if not (only_ours(found) and _linked(source, target, found)):
+        if not (only_we_can_write(found) and _linked(source, target, found)):
             _copy(file, target, limit)
 
 

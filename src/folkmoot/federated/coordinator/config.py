@@ -15,14 +15,14 @@ from folkmoot.core.config import Broken, decode
 from folkmoot.core.federation import Rules
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.strategies import AnyStrategy
-from folkmoot.federated.secure.config import SecureRules
+from folkmoot.federated.secure.config import SecureConfig
 
 PARTICIPANT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
-class Server(msgspec.Struct, frozen=True, kw_only=True):
+class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where the coordinator listens and where it keeps what it must not forget."""
 
     host: str = "127.0.0.1"
@@ -76,7 +76,7 @@ class BucketConfig(msgspec.Struct, frozen=True, kw_only=True):
             yield Broken("max_object", "must be 1 byte or more")
 
 
-class Security(msgspec.Struct, frozen=True, kw_only=True):
+class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Who may take part, and how the wire is protected."""
 
     # Name of each participant that may take part, and its public key in hex. With none, anybody
@@ -101,7 +101,7 @@ class Security(msgspec.Struct, frozen=True, kw_only=True):
             yield Broken("tls_client_authority", "needs tls_certificate and tls_key")
 
 
-class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A Prometheus endpoint."""
 
     enable: bool = False
@@ -124,12 +124,12 @@ class Federation(msgspec.Struct, frozen=True, kw_only=True):
     seed: str = ""
     # A safetensors file to begin with. With none, round 0 asks participants for their weights.
     initial_weights: str = ""
-    server: Server = Server()
+    server: ServerConfig = ServerConfig()
     bucket: BucketConfig = BucketConfig()
     aggregation: AnyStrategy = FedAvg()
-    security: Security = Security()
-    secure: SecureRules = SecureRules()
-    metrics: Metrics = Metrics()
+    security: SecurityConfig = SecurityConfig()
+    secure: SecureConfig = SecureConfig()
+    metrics: MetricsConfig = MetricsConfig()
 
     def rules(self) -> Iterator[Broken]:
         if not PARTICIPANT_ID.fullmatch(self.run_id):

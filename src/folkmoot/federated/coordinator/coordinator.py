@@ -26,12 +26,13 @@ from folkmoot.core.federation.liveness import Liveness
 from folkmoot.core.federation.state import Delivery, State
 from folkmoot.exchange.bucket import Bucket, BucketError
 from folkmoot.federated import eventlog
-from folkmoot.federated.coordinator.bucket import RoundStore
+from folkmoot.federated.coordinator.bucket import CoordinatorBucket
 from folkmoot.federated.coordinator.config import Federation
 from folkmoot.federated.coordinator.metrics import Meters
 from folkmoot.federated.coordinator.secure_rounds import SecureRounds
 from folkmoot.federated.coordinator.updates import combine, lost
-from folkmoot.federated.model_file.layout import ModelFile, layout_of
+from folkmoot.federated.model_file.layout import layout_of
+from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.secure.masks import Mask
 from folkmoot.host.clock import wall_clock
 from folkmoot.host.journal import Journal, JournalError
@@ -80,7 +81,7 @@ class Coordinator:
         self._journal = journal(folder / "journal")
         self.log = eventlog.EventLog(folder / "events.jsonl", self.now)
         bucket = Bucket(config.bucket.url, config.bucket.options)
-        self.store = RoundStore(bucket, folder, config.bucket.max_object)
+        self.store = CoordinatorBucket(bucket, folder, config.bucket.max_object)
         self.meters = meters or Meters()
         self.liveness = Liveness(config.rounds.expiry_ms)
         self.workers = ThreadPoolExecutor(WORKERS, "folkmoot-worker")
@@ -346,7 +347,7 @@ class Coordinator:
         return state, first.seed
 
 
-def _publish_initial(store: RoundStore, path: Path) -> str:
+def _publish_initial(store: CoordinatorBucket, path: Path) -> str:
     """Copy the owner's weights to `0/global`, in this federation's own layout."""
     with ModelFile(path) as model:
         arrays = model.arrays()

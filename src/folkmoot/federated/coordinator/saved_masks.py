@@ -16,7 +16,7 @@ from folkmoot.federated.secure.masks import Mask
 from folkmoot.host.files import write_atomically
 
 
-class Kept(msgspec.Struct, frozen=True):
+class SavedMasks(msgspec.Struct, frozen=True):
     """The digests say which uploads these masks are of; those of another attempt do not fit."""
 
     round: int
@@ -24,17 +24,17 @@ class Kept(msgspec.Struct, frozen=True):
     masks: list[tuple[bytes, int]]
 
 
-def remember(path: Path, deliveries: Sequence[Delivery], masks: Sequence[Mask]) -> None:
+def save_masks(path: Path, deliveries: Sequence[Delivery], masks: Sequence[Mask]) -> None:
     """Keep the masks of a sum until the next one's."""
     digests = [delivery.digest for delivery in deliveries]
-    kept = Kept(deliveries[0].round, digests, [(mask.key, mask.sign) for mask in masks])
+    kept = SavedMasks(deliveries[0].round, digests, [(mask.key, mask.sign) for mask in masks])
     write_atomically(path, msgspec.msgpack.encode(kept))
 
 
-def recall(path: Path, deliveries: Sequence[Delivery]) -> list[Mask] | None:
+def load_masks(path: Path, deliveries: Sequence[Delivery]) -> list[Mask] | None:
     """The masks of exactly these updates, if they were known before a restart."""
     try:
-        kept = msgspec.msgpack.decode(path.read_bytes(), type=Kept)
+        kept = msgspec.msgpack.decode(path.read_bytes(), type=SavedMasks)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
     same = [delivery.digest for delivery in deliveries] == kept.digests

@@ -22,9 +22,9 @@ import msgspec
 from folkmoot.core.federation import Phase, State
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.state import Delivery
-from folkmoot.federated.coordinator.saved_masks import recall, remember
-from folkmoot.federated.secure.config import SecureRules
-from folkmoot.federated.secure.coordinator_attempt import Session, Step, TooFew
+from folkmoot.federated.coordinator.saved_masks import load_masks, save_masks
+from folkmoot.federated.secure.config import SecureConfig
+from folkmoot.federated.secure.coordinator_attempt import CoordinatorAttempt, SecureStep, TooFew
 from folkmoot.federated.secure.masks import Mask
 from folkmoot.federated.secure.messages import (
     BadMessage,
@@ -55,7 +55,7 @@ class Unmasked(msgspec.Struct, frozen=True, tag=True):
     dropped: int
 
 
-class Answer(NamedTuple):
+class NextStep(NamedTuple):
     """The step to take next, in which attempt, and what is needed for it."""
 
     step: int
@@ -67,7 +67,7 @@ class SecureRounds:
     def __init__(
         self,
         run_id: str,
-        rules: SecureRules,
+        rules: SecureConfig,
         state: Callable[[], State],
         submit: Callable[[Any], Any],
         log: Callable[[msgspec.Struct], None],
@@ -75,8 +75,8 @@ class SecureRounds:
     ) -> None:
         self.rules, self._run_id, self._kept = rules, run_id, folder / "unmasking"
         self._state, self._submit, self._log = state, submit, log
-        self._session: Session | None = None
-        self._round, self.attempt = -1, 0
+        self._attempt: CoordinatorAttempt | None = None
+        self._round, self._number = -1, 0
         self._changed = asyncio.Event()
 
     def applies(self) -> bool:
@@ -85,61 +85,61 @@ class SecureRounds:
 
     # What participants ask.
 
-    async def step(self, id: str, request: Any, patience: float) -> Answer:
+    async def step(self, id: str, request: Any, patience: float) -> NextStep:
         """One call of `SecureStep`. Raises `BadMessage` or `Distrust` for what is refused."""
         state = self._state()
         if request.round < state.round:
-            return Answer(Step.DONE, request.attempt)
-        session = self._current()
-        if session is None:
-            await self._until(lambda: self._session is not None, patience)
-            return Answer(Step.KEYS, self.attempt)
-        if request.attempt != self.attempt:
-            return Answer(Step.KEYS, self.attempt)
-        self._take(session, id, request)
+            return NextStep(SecureStep.DONE, request.attempt)
+        attempt = self._current()
+        if attempt is None:
+            await self._until(lambda: self._attempt is not None, patience)
+            return NextStep(SecureStep.KEYS, self._number)
+        if request.attempt != self._number:
+            return NextStep(SecureStep.KEYS, self._number)
+        self._take(attempt, id, request)
         self._settle()
-        asked = Step(min(request.step, Step.REVEAL))
-        await self._until(lambda: self._session is not session or session.step > asked, patience)
-        if self._session is not session:
+        asked = SecureStep(min(request.step, SecureStep.REVEAL))
+        await self._until(lambda: self._attempt is not attempt or attempt.step > asked, patience)
+        if self._attempt is not attempt:
             over = self._state().round > request.round
-            return Answer(Step.DONE if over else Step.KEYS, self.attempt)
-        return self._answer(session, id, asked)
+            return NextStep(SecureStep.DONE if over else SecureStep.KEYS, self._number)
+        return self._answer(attempt, id, asked)
 
-    def _take(self, session: Session, id: str, request: Any) -> None:
+    def _take(self, attempt: CoordinatorAttempt, id: str, request: Any) -> None:
         try:
-            if request.step == Step.KEYS:
-                self._take_keys(session, id, request)
-            elif request.step == Step.SHARES:
-                session.shares(id, decode(request.payload, Shares))
-            elif request.step == Step.UPDATES:
-                session.unopened(id, decode(request.payload, Unopened))
-            elif request.step == Step.REVEAL:
-                session.reveal(id, decode(request.payload, Reveal))
+            if request.step == SecureStep.KEYS:
+                self._take_keys(attempt, id, request)
+            elif request.step == SecureStep.SHARES:
+                attempt.shares(id, decode(request.payload, Shares))
+            elif request.step == SecureStep.UPDATES:
+                attempt.unopened(id, decode(request.payload, Unopened))
+            elif request.step == SecureStep.REVEAL:
+                attempt.reveal(id, decode(request.payload, Reveal))
         except TooFew as error:
             self._fail(error)
 
-    def _take_keys(self, session: Session, id: str, request: Any) -> None:
+    def _take_keys(self, attempt: CoordinatorAttempt, id: str, request: Any) -> None:
         keys = decode(request.payload, Keys)
         if keys.identity != request.proof.public_key:
             raise Distrust("the keys name another identity than the one that signed the request")
-        session.keys(id, keys)
+        attempt.keys(id, keys)
 
-    def _answer(self, session: Session, id: str, asked: Step) -> Answer:
-        if session.step <= asked:
-            return Answer(asked, self.attempt)
-        if asked == Step.REVEAL:
-            return Answer(Step.DONE, self.attempt)
+    def _answer(self, attempt: CoordinatorAttempt, id: str, asked: SecureStep) -> NextStep:
+        if attempt.step <= asked:
+            return NextStep(asked, self._number)
+        if asked == SecureStep.REVEAL:
+            return NextStep(SecureStep.DONE, self._number)
         payload = (
-            lambda: encode(session.cohort()),
-            lambda: encode(session.shares_for(id)),
-            lambda: encode(session.survivors()),
+            lambda: encode(attempt.cohort()),
+            lambda: encode(attempt.shares_for(id)),
+            lambda: encode(attempt.survivors()),
         )[asked]()
-        return Answer(asked + 1, self.attempt, payload)
+        return NextStep(asked + 1, self._number, payload)
 
     def admits(self, id: str) -> str:
         """Why `id` may not deliver now, or nothing."""
-        session = self._session
-        if session is None or session.step != Step.UPDATES or id not in session.members:
+        attempt = self._attempt
+        if attempt is None or attempt.step != SecureStep.UPDATES or id not in attempt.members:
             return f"{id} has no masks in this attempt: exchange keys and shares first"
         return ""
 
@@ -147,96 +147,96 @@ class SecureRounds:
 
     def observe(self, effects: Iterable[m.Effect]) -> None:
         """The machine moved: people left, the round began again, or it is over."""
-        state, session = self._state(), self._session
-        if session is None:
+        state, attempt = self._state(), self._attempt
+        if attempt is None:
             return
         moved = any(isinstance(effect, m.StateChanged) for effect in effects)
         if state.round != self._round:
-            self._session = None
+            self._attempt = None
             self._notify()
         elif moved:
             self._fail(TooFew("too few participants were left for a quorum"))
         else:
             try:
-                session.without(session.waiting_for - set(state.members))
+                attempt.without(attempt.waiting_for - set(state.members))
             except TooFew as error:
                 self._fail(error)
             self._settle()
 
     async def unmask(self, deliveries: Sequence[Delivery]) -> list[Mask] | None:
         """What the sum of these updates needs to be unmasked; None when the attempt failed."""
-        if kept := await asyncio.to_thread(recall, self._kept, deliveries):
+        if kept := await asyncio.to_thread(load_masks, self._kept, deliveries):
             return kept
-        ids, session = [delivery.id for delivery in deliveries], self._session
-        if session is None or session.step != Step.UPDATES:
+        ids, attempt = [delivery.id for delivery in deliveries], self._attempt
+        if attempt is None or attempt.step != SecureStep.UPDATES:
             self._fail(TooFew("the coordinator started again"))
             return None
         try:
-            session.delivered(ids)
-            for step in (Step.REVEAL, Step.DONE):
-                self._patience(session)
+            attempt.delivered(ids)
+            for step in (SecureStep.REVEAL, SecureStep.DONE):
+                self._patience(attempt)
                 self._notify()
-                await self._reached(session, step)
-                if self._session is not session:
+                await self._reached(attempt, step)
+                if self._attempt is not attempt:
                     return None
-            masks = session.residue()
+            masks = attempt.residue()
         except TooFew as error:
             self._fail(error)
             return None
-        await asyncio.to_thread(remember, self._kept, deliveries, masks)
-        dropped = len(session.members) - len(ids)
-        self._log(Unmasked(self._round, self.attempt, len(ids), dropped))
+        await asyncio.to_thread(save_masks, self._kept, deliveries, masks)
+        dropped = len(attempt.members) - len(ids)
+        self._log(Unmasked(self._round, self._number, len(ids), dropped))
         return masks
 
     # Inside.
 
-    def _current(self) -> Session | None:
+    def _current(self) -> CoordinatorAttempt | None:
         state = self._state()
-        if self._session is None and state.phase is Phase.ROUND and not state.closing:
+        if self._attempt is None and state.phase is Phase.ROUND and not state.closing:
             self._round = state.round
             # Never used before: a participant of an earlier attempt must not mistake this for it.
-            self.attempt = secrets.randbits(63) | 1
-            context = attempt_context(self._run_id, state.round, self.attempt)
-            self._session = Session(context, self.rules.threshold)
+            self._number = secrets.randbits(63) | 1
+            context = attempt_context(self._run_id, state.round, self._number)
+            self._attempt = CoordinatorAttempt(context, self.rules.threshold)
             self._give_up(state)
             self._notify()
-        return self._session
+        return self._attempt
 
     def _settle(self) -> None:
         """Close the cohort when it is complete, and excuse who is not in it."""
-        state, session = self._state(), self._session
-        if session is None or state.phase is not Phase.ROUND:
+        state, attempt = self._state(), self._attempt
+        if attempt is None or state.phase is not Phase.ROUND:
             return
-        if session.step == Step.KEYS and self._complete(state, session):
+        if attempt.step == SecureStep.KEYS and self._complete(state, attempt):
             try:
-                session.close_keys()
-                self._patience(session)
+                attempt.close_keys()
+                self._patience(attempt)
             except TooFew as error:
                 self._fail(error)
                 return
         self._notify()
-        if session.step > Step.KEYS and not state.closing:
-            late = tuple(id for id in state.outstanding() if id not in session.members)
+        if attempt.step > SecureStep.KEYS and not state.closing:
+            late = tuple(id for id in state.outstanding() if id not in attempt.members)
             if late:
                 loop = asyncio.get_running_loop()
                 loop.call_soon(self._submit, m.Excused(late, state.round))
 
-    def _complete(self, state: State, session: Session) -> bool:
-        sent = session.members
+    def _complete(self, state: State, attempt: CoordinatorAttempt) -> bool:
+        sent = attempt.members
         if len(sent) >= state.goal:
             return True
         awaited = [id for id in state.outstanding() if id not in sent]
         enough = state.rules.enough(state.goal, len(state.quarantined))
         return len(sent) >= max(enough, 2) and (state.overdue or not awaited)
 
-    def _patience(self, session: Session) -> None:
+    def _patience(self, attempt: CoordinatorAttempt) -> None:
         """Wait for the slowest of this step only so long."""
-        step, loop = session.step, asyncio.get_running_loop()
+        step, loop = attempt.step, asyncio.get_running_loop()
 
         def late() -> None:
-            if self._session is session and session.step == step:
+            if self._attempt is attempt and attempt.step == step:
                 try:
-                    session.without(session.waiting_for)
+                    attempt.without(attempt.waiting_for)
                 except TooFew as error:
                     self._fail(error)
                 self._settle()
@@ -245,8 +245,8 @@ class SecureRounds:
 
     def _fail(self, error: TooFew) -> None:
         state, loop = self._state(), asyncio.get_running_loop()
-        self._log(AttemptFailed(state.round, self.attempt, str(error)))
-        self._session = None
+        self._log(AttemptFailed(state.round, self._number, str(error)))
+        self._attempt = None
         self._notify()
         self._give_up(state)
         for dealer in error.dealers:  # after its update was given up
@@ -258,8 +258,8 @@ class SecureRounds:
         if keys or state.excused:
             asyncio.get_running_loop().call_soon(self._submit, m.Lost(keys))
 
-    async def _reached(self, session: Session, step: Step) -> None:
-        await self._until(lambda: self._session is not session or session.step >= step, None)
+    async def _reached(self, attempt: CoordinatorAttempt, step: SecureStep) -> None:
+        await self._until(lambda: self._attempt is not attempt or attempt.step >= step, None)
 
     def _notify(self) -> None:
         self._changed.set()

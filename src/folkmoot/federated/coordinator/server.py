@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from folkmoot.federated import eventlog
-from folkmoot.federated.coordinator.config import Federation, Security
+from folkmoot.federated.coordinator.config import Federation, SecurityConfig
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.service import CoordinatorService
 from folkmoot.host.rpc import listen, new_server
@@ -16,7 +16,7 @@ from folkmoot.host.tls import ServerTls, server_tls
 FAREWELL = 5.0
 
 
-class Server:
+class RunningServer:
     """A running coordinator and where it can be reached."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Server:
 @contextlib.asynccontextmanager
 async def serving(
     config: Federation, make: Callable[[Federation], Coordinator] = Coordinator
-) -> AsyncIterator[Server]:
+) -> AsyncIterator[RunningServer]:
     """Run a coordinator for as long as the block runs."""
     coordinator = make(config)
     server = new_server(_options(config))
@@ -65,7 +65,7 @@ async def serving(
             )
         await coordinator.start()
         await server.start()
-        running = Server(coordinator, service, port, metrics_port)
+        running = RunningServer(coordinator, service, port, metrics_port)
         state = coordinator.state
         coordinator.log.write(
             eventlog.Started(
@@ -89,6 +89,6 @@ def _options(config: Federation) -> list[tuple[str, int]]:
     ]
 
 
-def _tls(security: Security) -> ServerTls | None:
+def _tls(security: SecurityConfig) -> ServerTls | None:
     files = (security.tls_certificate, security.tls_key, security.tls_client_authority)
     return server_tls(*(Path(file) if file else None for file in files))

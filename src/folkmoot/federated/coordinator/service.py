@@ -22,10 +22,11 @@ from folkmoot.exchange.bucket import BucketError
 from folkmoot.federated import eventlog, wire
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.secure_rounds import refusal
-from folkmoot.federated.coordinator.updates import Judged, judge
+from folkmoot.federated.coordinator.updates import Judgement, judge
 from folkmoot.federated.secure.messages import BadMessage
 from folkmoot.federated.secure.participant_attempt import Distrust
 from folkmoot.federated.signing import verify_request
+from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.signing import SESSION_BYTES, Nonces, Unauthenticated
 
 DIGEST_BYTES = 32
@@ -44,16 +45,8 @@ CODES: dict[str, grpc.StatusCode] = {
 }
 
 
-class Refusal(Exception):
-    """A request that is answered with a status other than OK."""
-
-    def __init__(self, code: grpc.StatusCode, reason: str) -> None:
-        super().__init__(reason)
-        self.code, self.reason = code, reason
-
-
-def unreadable(error: Exception) -> Refusal:
-    return Refusal(Code.UNAVAILABLE, f"the bucket or the disk cannot be used: {error}")
+def unreadable(error: Exception) -> RequestRefused:
+    return RequestRefused(Code.UNAVAILABLE, f"the bucket or the disk cannot be used: {error}")
 
 
 class CoordinatorService:
@@ -68,7 +61,7 @@ class CoordinatorService:
         self._told: set[str] = set()
         #: Set when every participant has heard FINISHED.
         self.all_told = asyncio.Event()
-        self._judging: dict[str, asyncio.Task[Judged]] = {}
+        self._judging: dict[str, asyncio.Task[Judgement]] = {}
 
     def handler(self) -> grpc.GenericRpcHandler:
         return grpc.method_handlers_generic_handler(
@@ -90,8 +83,8 @@ class CoordinatorService:
             count = self.coordinator.meters.requests.labels
             try:
                 response = await call(request)
-            except (Refusal, BucketError, OSError) as error:
-                refusal = error if isinstance(error, Refusal) else unreadable(error)
+            except (RequestRefused, BucketError, OSError) as error:
+                refusal = error if isinstance(error, RequestRefused) else unreadable(error)
                 count(method, refusal.code.name).inc()
                 await context.abort(refusal.code, refusal.reason)
             count(method, "OK").inc()
@@ -150,7 +143,7 @@ class CoordinatorService:
         self.coordinator.heard(id)
         task = self._task(id)
         if request.round != task.round:
-            raise Refusal(
+            raise RequestRefused(
                 Code.FAILED_PRECONDITION,
                 f"round {request.round} is not in progress; it is round {task.round}",
             )
@@ -166,7 +159,7 @@ class CoordinatorService:
             round=task.round,
             initial=task.initial,
             global_digest=bytes.fromhex(task.global_digest),
-            global_mark=self.coordinator.store.global_mark(task.round),
+            global_stamp=self.coordinator.store.global_stamp(task.round),
             **self._signed_urls(id, task.round),
         )
 
@@ -189,7 +182,7 @@ class CoordinatorService:
             return wire.EndTrainingRoundResponse(again=True)
         secure = self.coordinator.secure
         if secure.applies() and (reason := secure.admits(id)):
-            raise Refusal(Code.FAILED_PRECONDITION, reason)
+            raise RequestRefused(Code.FAILED_PRECONDITION, reason)
         judged = await self._judge(delivery)
         if judged.reason:
             self._reject(delivery, judged)
@@ -208,12 +201,12 @@ class CoordinatorService:
         advert = self._asked(rules.advert(self.coordinator.state, id))
         if advert.phase != rules.Phase.ROUND or not self.coordinator.secure.applies():
             reason = f"{id} takes part in no secure aggregation now: it hears {advert.phase}"
-            raise Refusal(Code.FAILED_PRECONDITION, reason)
+            raise RequestRefused(Code.FAILED_PRECONDITION, reason)
         patience = min(request.wait_ms / 1000, self.config.rounds.heartbeat_time)
         try:
             answer = await self.coordinator.secure.step(id, request, patience)
         except (BadMessage, Distrust) as error:
-            raise Refusal(Code.INVALID_ARGUMENT, refusal(error)) from None
+            raise RequestRefused(Code.INVALID_ARGUMENT, refusal(error)) from None
         self.coordinator.heard(id)
         return wire.SecureStepResponse(
             step=answer.step, attempt=answer.attempt, payload=answer.payload
@@ -267,7 +260,7 @@ class CoordinatorService:
             elif session_known:
                 raise Unauthenticated("the coordinator started again: rendezvous again")
         except Unauthenticated as error:
-            raise Refusal(Code.UNAUTHENTICATED, str(error)) from None
+            raise RequestRefused(Code.UNAUTHENTICATED, str(error)) from None
         return key
 
     def _named(self, key: bytes) -> str:
@@ -275,7 +268,7 @@ class CoordinatorService:
             return key.hex()
         if name := self._names.get(key):
             return name
-        raise Refusal(
+        raise RequestRefused(
             Code.PERMISSION_DENIED,
             f"the key {key.hex()} is not on the allow-list of {self.config.run_id!r}",
         )
@@ -289,20 +282,20 @@ class CoordinatorService:
     def _refuse(self, effects: tuple[Any, ...]) -> None:
         for effect in effects:
             if isinstance(effect, m.Refused):
-                raise Refusal(CODES[effect.code], effect.reason)
+                raise RequestRefused(CODES[effect.code], effect.reason)
 
     def _announced(self, id: str, request: Any) -> Delivery:
         if request.participant_id not in ("", id):
-            raise Refusal(
+            raise RequestRefused(
                 Code.PERMISSION_DENIED,
                 f"{id} cannot deliver for {request.participant_id[:128]!r}: its key is "
                 f"{request.round}/{id}",
             )
         if len(request.digest) != DIGEST_BYTES:
-            raise Refusal(Code.INVALID_ARGUMENT, f"a digest has {DIGEST_BYTES} bytes")
+            raise RequestRefused(Code.INVALID_ARGUMENT, f"a digest has {DIGEST_BYTES} bytes")
         return Delivery(id, request.round, request.digest.hex(), request.number_samples)
 
-    async def _judge(self, delivery: Delivery) -> Judged:
+    async def _judge(self, delivery: Delivery) -> Judgement:
         """Judge an update once, however many times its sender asks meanwhile."""
         token = f"{delivery.key} {delivery.digest} {delivery.samples}"
         task = self._judging.get(token)
@@ -313,7 +306,7 @@ class CoordinatorService:
         # Shielded: a caller that goes away must not leave the check half done for the other.
         return await asyncio.shield(task)
 
-    async def _take_and_check(self, delivery: Delivery) -> Judged:
+    async def _take_and_check(self, delivery: Delivery) -> Judgement:
         c = self.coordinator
         try:
             return await asyncio.get_running_loop().run_in_executor(
@@ -322,15 +315,17 @@ class CoordinatorService:
         except (BucketError, OSError) as error:
             raise unreadable(error) from None
 
-    def _reject(self, delivery: Delivery, judged: Judged) -> NoReturn:
+    def _reject(self, delivery: Delivery, judged: Judgement) -> NoReturn:
         self.coordinator.log.write(
             eventlog.UpdateRefused(delivery.id, delivery.round, judged.reason)
         )
         if judged.strike:
             self.coordinator.submit(m.Quarantined(delivery.id, delivery.round, judged.reason))
         if judged.missing:
-            raise Refusal(Code.FAILED_PRECONDITION, judged.reason)
-        raise Refusal(Code.DATA_LOSS if judged.damaged else Code.INVALID_ARGUMENT, judged.reason)
+            raise RequestRefused(Code.FAILED_PRECONDITION, judged.reason)
+        raise RequestRefused(
+            Code.DATA_LOSS if judged.damaged else Code.INVALID_ARGUMENT, judged.reason
+        )
 
     def _report(self, delivery: Delivery, request: Any) -> None:
         log = self.coordinator.log

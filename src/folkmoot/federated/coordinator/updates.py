@@ -8,10 +8,12 @@ from blake3 import blake3
 
 from folkmoot.core.federation.state import Delivery, State
 from folkmoot.exchange.bucket import BucketError, Missing, TooLarge
-from folkmoot.federated.aggregate import Closing, Quarantined, Update
-from folkmoot.federated.coordinator.bucket import HashedModel, RoundStore, digest_of
+from folkmoot.federated.aggregate import Closing, ModelUpdate, Rejected
+from folkmoot.federated.coordinator.bucket import CoordinatorBucket
 from folkmoot.federated.coordinator.config import Federation
-from folkmoot.federated.model_file.layout import BadModel, Layout, ModelFile, ModelWriter
+from folkmoot.federated.model_file.layout import BadModel, Layout
+from folkmoot.federated.model_file.reader import HashingModelFile, ModelFile, digest_of
+from folkmoot.federated.model_file.writer import ModelWriter
 from folkmoot.federated.secure.masked_update import UnmaskedMean, check_masked
 from folkmoot.federated.secure.masks import Mask
 
@@ -25,7 +27,7 @@ class Made(NamedTuple):
     figures: Mapping[str, float]
 
 
-class Judged(NamedTuple):
+class Judgement(NamedTuple):
     """What became of an update: good when `reason` is empty."""
 
     reason: str
@@ -34,7 +36,9 @@ class Judged(NamedTuple):
     strike: bool = False
 
 
-def judge(config: Federation, store: RoundStore, state: State, delivery: Delivery) -> Judged:
+def judge(
+    config: Federation, store: CoordinatorBucket, state: State, delivery: Delivery
+) -> Judgement:
     """Take an update out of the bucket and check it, in one pass over its bytes."""
     with ExitStack() as stack:
         base = None
@@ -47,38 +51,38 @@ def judge(config: Federation, store: RoundStore, state: State, delivery: Deliver
                     limit = 8 * sum(meta.size for meta in base.layout.values()) + HEADER_ROOM
             path = store.take(delivery.key, limit)
         except Missing:
-            return Judged(f"there is no object {delivery.key} in the bucket", missing=True)
+            return Judgement(f"there is no object {delivery.key} in the bucket", missing=True)
         except TooLarge:
-            return Judged(f"{delivery.key} is larger than {limit} bytes", strike=True)
+            return Judgement(f"{delivery.key} is larger than {limit} bytes", strike=True)
         try:
-            source = stack.enter_context(HashedModel(path))
+            source = stack.enter_context(HashingModelFile(path))
         except BadModel as error:
             strike = digest_of(path) == delivery.digest
-            return Judged(f"{delivery.key} is not a model: {error}", damaged=True, strike=strike)
+            return Judgement(f"{delivery.key} is not a model: {error}", damaged=True, strike=strike)
         update = _update(state, delivery, source, base)
         if base and config.secure.enabled:
             verdict = check_masked(update, base.layout, config.secure)
         else:
             verdict = config.aggregation.check(update, base.layout if base else None)
         if source.digest() != delivery.digest:
-            return Judged(
+            return Judgement(
                 f"{delivery.key} in the bucket is not what was announced: its digest is "
                 f"{source.digest()}, expected {delivery.digest}",
                 damaged=True,
             )
-        if isinstance(verdict, Quarantined):
-            return Judged(verdict.reason, strike=True)
-    return Judged("")
+        if isinstance(verdict, Rejected):
+            return Judgement(verdict.reason, strike=True)
+    return Judgement("")
 
 
-def lost(store: RoundStore, deliveries: Sequence[Delivery]) -> list[str]:
+def lost(store: CoordinatorBucket, deliveries: Sequence[Delivery]) -> list[str]:
     """The keys of accepted updates that can no longer be had with the same bytes."""
     return [d.key for d in deliveries if not _recovered(store, d)]
 
 
 def combine(
     config: Federation,
-    store: RoundStore,
+    store: CoordinatorBucket,
     state: State,
     seed: bytes,
     deliveries: Sequence[Delivery],
@@ -102,17 +106,17 @@ def combine(
         if reference is not None and residue is not None:
             layout, precision = reference.layout, config.secure.precision
             mean = UnmaskedMean(layout, reference, updates, residue, precision)
-            updates = [Update("sum", mean.samples, mean, base=reference)]
+            updates = [ModelUpdate("sum", mean.samples, mean, base=reference)]
         return _combine(config, store, state, seed, reference, updates)
 
 
 def _combine(
     config: Federation,
-    store: RoundStore,
+    store: CoordinatorBucket,
     state: State,
     seed: bytes,
     reference: ModelFile | None,
-    updates: Sequence[Update],
+    updates: Sequence[ModelUpdate],
 ) -> Made:
     layout = reference.layout if reference else _majority(updates)
     if reference is None:
@@ -130,7 +134,7 @@ def _combine(
 
 
 def _memory(
-    config: Federation, store: RoundStore, state: State, layout: Layout, stack: ExitStack
+    config: Federation, store: CoordinatorBucket, state: State, layout: Layout, stack: ExitStack
 ) -> tuple[ModelFile | None, ModelWriter | None]:
     """What the strategy remembers of the last round, and where it writes it for the next."""
     remembered = config.aggregation.memory_layout(layout)
@@ -143,18 +147,20 @@ def _memory(
     return memory, memory_out
 
 
-def _update(state: State, delivery: Delivery, source: ModelFile, base: ModelFile | None) -> Update:
+def _update(
+    state: State, delivery: Delivery, source: ModelFile, base: ModelFile | None
+) -> ModelUpdate:
     staleness = state.round - delivery.round
-    return Update(delivery.id, delivery.samples, source, staleness, base)
+    return ModelUpdate(delivery.id, delivery.samples, source, staleness, base)
 
 
-def _majority(updates: Sequence[Update]) -> Layout:
+def _majority(updates: Sequence[ModelUpdate]) -> Layout:
     """The layout that most initial models have; the first by participant id among equals."""
     layouts = [dict(u.source.layout) for u in updates]
     return max(layouts, key=layouts.count)
 
 
-def _recovered(store: RoundStore, delivery: Delivery) -> bool:
+def _recovered(store: CoordinatorBucket, delivery: Delivery) -> bool:
     try:
         path = store.taken(delivery.key)
         if path.exists() and digest_of(path) == delivery.digest:

@@ -1,1 +1,1 @@
-"""A model as one safetensors file, read and written in blocks: both sides of the bucket use it."""
+"""A model as one safetensors file, read and written in blocks; both sides use it."""

@@ -1,19 +1,19 @@
-"""The mark of a file: by it another process of this machine knows that the file is the one that was
-meant, and that nobody has changed it since.
+"""What the system says of a file: whether only we can have written it, and its stamp.
 
-It covers the machine since it was started, the file's number on its disk, and the times of its last
-changes, which the system sets and nobody but the administrator can set back. A file that somebody
-else may write to has no mark, nor has any where the system does not say which start it is.
+By its stamp another process of this machine knows that a file is the one that was meant, and that
+nobody has changed it since. It covers the machine since it was started, the file's number on its
+disk, and the times of its last changes, which the system sets and nobody but the administrator can
+set back. A file that somebody else may write to has no stamp, nor has any where the system does not
+say which start it is.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from blake3 import blake3
-
-from folkmoot.federated.model_file.layout import only_ours
 
 
 def _start() -> str:
@@ -26,9 +26,16 @@ def _start() -> str:
 START = _start()
 
 
-def mark(found: os.stat_result) -> bytes:
-    """The mark of the file that looks like this; empty when it can have none."""
-    if not START or not only_ours(found):
+def only_we_can_write(found: os.stat_result) -> bool:
+    """Whether this is a plain file of our own that nobody else may write to."""
+    others = stat.S_IWGRP | stat.S_IWOTH
+    own = found.st_uid == os.geteuid() and not found.st_mode & others
+    return own and stat.S_ISREG(found.st_mode)
+
+
+def stamp(found: os.stat_result) -> bytes:
+    """The stamp of the file that looks like this; empty when it can have none."""
+    if not START or not only_we_can_write(found):
         return b""
     times = (found.st_mtime_ns, found.st_ctime_ns)
     text = f"{START} {found.st_dev} {found.st_ino} {found.st_size} {times}"

@@ -22,13 +22,9 @@ from typing import Any
 import numpy as np
 from blake3 import blake3
 
-from folkmoot.federated.model_file.layout import (
-    Array,
-    Layout,
-    ModelWriter,
-    encode_header,
-    page_aligned,
-)
+from folkmoot.federated.model_file.layout import Array, Layout, encode_header
+from folkmoot.federated.model_file.reader import page_aligned
+from folkmoot.federated.model_file.writer import ModelWriter
 
 #: Fits a core's second-level cache: a piece is hashed where the write left it.
 PIECE = 1 << 18
@@ -56,7 +52,7 @@ class _Piece:
         self.body, self.left = _buffer(size), size
 
 
-class HashedWriter(ModelWriter):
+class HashingWriter(ModelWriter):
     def __init__(
         self,
         path: str | os.PathLike[str],

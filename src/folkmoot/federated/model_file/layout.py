@@ -10,23 +10,13 @@ Promises:
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import math
-import mmap
-import os
-import secrets
-import stat
-import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-
-from folkmoot.host.files import sync_folder
 
 Array = NDArray[Any]
 
@@ -78,7 +68,7 @@ class ArrayMeta(msgspec.Struct, frozen=True):
 Layout = Mapping[str, ArrayMeta]
 
 
-class Source(Protocol):
+class ModelSource(Protocol):
     """A model that can be read in blocks."""
 
     @property
@@ -94,7 +84,7 @@ class Source(Protocol):
         """
 
 
-class Sink(Protocol):
+class ModelSink(Protocol):
     """A model that is written in blocks; safe to call from several threads."""
 
     def write(self, name: str, start: int, values: Array) -> None:
@@ -184,207 +174,3 @@ def _check_entry(name: str, entry: _Entry) -> None:
         raise BadModel(f"array {name!r} has dtype {entry.dtype!r}; known: {', '.join(DTYPES)}")
     if len(entry.shape) > MAX_DIMENSIONS or any(side < 0 for side in entry.shape):
         raise BadModel(f"array {name!r} has shape {entry.shape}")
-
-
-def page_aligned(nbytes: int) -> NDArray[np.uint8]:
-    """A buffer for file data that begins with a page.
-
-    Some processors copy five times slower to an address that lies a few bytes behind the source's
-    within its page, which is where the C library puts large buffers.
-    """
-    room = np.empty(nbytes + mmap.PAGESIZE, np.uint8)
-    skip = -room.ctypes.data % mmap.PAGESIZE
-    return room[skip : skip + nbytes]
-
-
-class ModelFile:
-    """A model in a local file, read in blocks with positioned reads. Close it, or use `with`."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            self.nbytes = os.fstat(self._fd).st_size
-            length = header_length(os.pread(self._fd, 8, 0), self.nbytes)
-            self.head = os.pread(self._fd, 8 + length, 0)
-            self.layout, self.offsets = decode_header(self.head, self.nbytes)
-        except BaseException:
-            os.close(self._fd)
-            raise
-
-    def read(self, name: str, start: int, out: Array) -> None:
-        meta = self.layout[name]
-        if out.dtype != meta.numpy or start < 0 or start + out.size > meta.size:
-            raise ValueError(f"block {start}+{out.size} ({out.dtype}) does not fit {name!r} {meta}")
-        view = memoryview(out.data).cast("B") if out.size else memoryview(b"")
-        position, done = self.offsets[name] + start * meta.numpy.itemsize, 0
-        while done < len(view):
-            got = os.preadv(self._fd, [view[done:]], position + done)
-            if got == 0:
-                raise BadModel(f"{self.path.name} ends inside array {name!r}")
-            done += got
-
-    def blocks(self, size: int = BLOCK) -> Iterator[tuple[str, int, Array]]:
-        for name, meta in self.layout.items():
-            buffer = page_aligned(min(size, meta.size) * meta.numpy.itemsize).view(meta.numpy)
-            for start, stop in self._cuts(name, size):
-                values = buffer[: stop - start]
-                self.read(name, start, values)
-                yield name, start, values
-
-    def _cuts(self, name: str, size: int) -> Iterator[tuple[int, int]]:
-        """Blocks that end at multiples of their length in the file: BLAKE3 takes them whole."""
-        meta, start = self.layout[name], 0
-        first = size - self.offsets[name] // meta.numpy.itemsize % size
-        while start < meta.size:
-            stop = min(start + (size if start else first), meta.size)
-            yield start, stop
-            start = stop
-
-    def arrays(self) -> dict[str, Array]:
-        """Every array as a read-only view of the file: no copy, pages are read when touched."""
-        data = np.memmap(self.path, np.uint8, "r") if self.nbytes else np.empty(0, np.uint8)
-        return {
-            name: data[self.offsets[name] : self.offsets[name] + meta.nbytes]
-            .view(meta.numpy)
-            .reshape(meta.shape)
-            for name, meta in self.layout.items()
-        }
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class ModelWriter:
-    """A model written block by block into `path`, complete and durable only after `commit()`."""
-
-    #: What the file looks like once it has its name.
-    found: os.stat_result
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        layout: Layout,
-        recycle: Path | None = None,
-    ) -> None:
-        """`recycle` is a file of ours to write over, if it is there: its pages are ready."""
-        self.path, self.layout = Path(path), dict(layout)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.staging = _staging(self.path)
-        self._fd = _reopened(recycle, self.staging) if recycle is not None else -1
-        if self._fd < 0:
-            self.staging = _staging(self.path)
-            new = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            self._fd = os.open(self.staging, new, 0o644)
-        head = encode_header(self.layout)
-        self.offsets, position = {}, len(head)
-        for name, meta in self.layout.items():
-            self.offsets[name] = position
-            position += meta.nbytes
-        self._total, self._left = position, position - len(head)
-        self._lock = threading.Lock()
-        try:
-            os.ftruncate(self._fd, position)
-            self._pwrite(memoryview(head), 0)
-        except OSError:
-            self.abort()
-            raise
-
-    def write(self, name: str, start: int, values: Array) -> None:
-        position, view = self._placed(name, start, values)
-        self._put(view, position)
-        with self._lock:
-            self._left -= len(view)
-
-    def _put(self, view: memoryview, position: int) -> None:
-        self._pwrite(view, position)
-
-    def write_all(self, arrays: Mapping[str, Array]) -> None:
-        for name, meta in self.layout.items():
-            self.write(name, 0, np.ascontiguousarray(arrays[name], meta.numpy).reshape(-1))
-
-    def commit(self, *, durable: bool = True) -> None:
-        """Make the file appear under its name, whole; with `durable`, past a power cut too."""
-        if self._left != 0:
-            raise ValueError(f"{self.path.name} is written wrongly: {self._left} bytes off")
-        if durable:
-            # The size is metadata that fdatasync keeps; the time of the last change is not needed.
-            os.fdatasync(self._fd)
-        os.replace(self.staging, self.path)
-        self.found = os.fstat(self._fd)
-        os.close(self._fd)
-        self._fd = -1
-        if durable:
-            sync_folder(self.path.parent)
-            sync_folder(self.path.parent.parent)
-
-    def _placed(self, name: str, start: int, values: Array) -> tuple[int, memoryview]:
-        """Where in the file a block goes, and its bytes."""
-        meta = self.layout[name]
-        if values.dtype != meta.numpy or start < 0 or start + values.size > meta.size:
-            raise ValueError(f"block {start}+{values.size} ({values.dtype}) does not fit {name!r}")
-        view = np.ascontiguousarray(values).view(np.uint8).data
-        return self.offsets[name] + start * meta.numpy.itemsize, view
-
-    def _pwrite(self, view: memoryview, position: int) -> None:
-        done = 0
-        while done < len(view):
-            done += os.pwrite(self._fd, view[done:], position + done)
-
-    def abort(self) -> None:
-        """Forget what was written; harmless after `commit()`."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-            self.staging.unlink(missing_ok=True)
-
-
-def _staging(path: Path) -> Path:
-    """The name that the bucket's listings leave out, as for its own unfinished files."""
-    return path.with_name(f"{path.name}#{secrets.randbits(48)}")
-
-
-def _reopened(spare: Path, name: Path) -> int:
-    """`spare` under its new `name`, if it is a file that only we can have written; else -1.
-
-    Who may write into the folder could have put anything there: a link to one of our other files,
-    or a file that has a second name somewhere. And who maps the file holds a lock on it.
-    """
-    with contextlib.suppress(OSError):
-        os.rename(spare, name)
-        fd = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with contextlib.suppress(OSError):
-            found = os.fstat(fd)
-            if only_ours(found) and found.st_nlink == 1:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return fd
-        os.close(fd)
-        os.unlink(name)
-    return -1
-
-
-def only_ours(found: os.stat_result) -> bool:
-    """Whether this is a plain file of our own that nobody else may write to."""
-    others = stat.S_IWGRP | stat.S_IWOTH
-    own = found.st_uid == os.geteuid() and not found.st_mode & others
-    return own and stat.S_ISREG(found.st_mode)
-
-
-def save_model(
-    path: str | os.PathLike[str], arrays: Mapping[str, Array], *, durable: bool = True
-) -> None:
-    """Write `arrays` as one body that appears whole or not at all."""
-    writer = ModelWriter(path, layout_of(arrays))
-    try:
-        writer.write_all(arrays)
-        writer.commit(durable=durable)
-    finally:
-        writer.abort()

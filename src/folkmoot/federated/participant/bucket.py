@@ -17,8 +17,8 @@ import numpy as np
 from blake3 import blake3
 
 from folkmoot.exchange.bucket import Bucket, BucketError
-from folkmoot.federated.model_file.file_stat import mark as mark_of
-from folkmoot.federated.model_file.hashing_writer import HashedWriter
+from folkmoot.federated.model_file.file_stat import stamp as stamp_of
+from folkmoot.federated.model_file.hashing_writer import HashingWriter
 from folkmoot.federated.model_file.layout import (
     Array,
     BadModel,
@@ -41,7 +41,7 @@ class WeightsUnavailable(Exception):
 
 
 @contextlib.contextmanager
-def trouble() -> Iterator[None]:
+def as_weights_unavailable() -> Iterator[None]:
     """Tell trouble with the bucket from trouble in a participant's own code."""
     try:
         yield
@@ -49,30 +49,30 @@ def trouble() -> Iterator[None]:
         raise WeightsUnavailable(str(error)) from error
 
 
-class Weights:
+class ParticipantBucket:
     """Reads and writes with the participant's own right to the bucket."""
 
     def __init__(self, bucket: Bucket, max_object: int = 8 << 30) -> None:
         self.bucket, self.max_object = bucket, max_object
 
-    def read_global(self, round_: int, digest: bytes, mark: bytes = b"") -> Arrays:
+    def read_global(self, round_: int, digest: bytes, stamp: bytes = b"") -> Arrays:
         """The round's global model, when its bytes are the ones announced.
 
-        A file of the announced `mark` is the one that the coordinator wrote; another is hashed.
+        A file of the announced `stamp` is the one that the coordinator wrote; another is hashed.
         """
-        with trouble():
-            return self._read_global(round_, digest, mark)
+        with as_weights_unavailable():
+            return self._read_global(round_, digest, stamp)
 
     def write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
         """Put an update into the bucket; its digest."""
-        with trouble():
+        with as_weights_unavailable():
             return self._write_update(round_, participant_id, arrays)
 
-    def _read_global(self, round_: int, digest: bytes, mark: bytes) -> Arrays:
+    def _read_global(self, round_: int, digest: bytes, stamp: bytes) -> Arrays:
         key = f"{round_}/global"
         if self.bucket.folder is not None:
             body, found = _mapped(self.bucket.folder / key)
-            return decoded(key, body, digest, known=bool(mark) and found == mark)
+            return decoded(key, body, digest, known=bool(stamp) and found == stamp)
         return decoded(key, self.bucket.get(key, self.max_object), digest)
 
     def _write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
@@ -98,7 +98,7 @@ def decoded(key: str, body: memoryview, digest: bytes, *, known: bool = False) -
 
 
 def _mapped(path: Path) -> tuple[memoryview, bytes]:
-    """A file's bytes, which the coordinator does not change while they are in use, and its mark.
+    """A file's bytes, which the coordinator does not change while they are in use, and its stamp.
 
     The lock is shared, and lasts as long as the mapping, which keeps the file open. Without it, as
     where somebody else keeps the file locked, the bytes are copied; so are few.
@@ -109,7 +109,7 @@ def _mapped(path: Path) -> tuple[memoryview, bytes]:
             found = os.fstat(file.fileno())
             if found.st_size > FEW:
                 body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                return memoryview(body), mark_of(found)
+                return memoryview(body), stamp_of(found)
         return memoryview(file.read()), b""
 
 
@@ -123,7 +123,7 @@ def _flat(arrays: Mapping[str, Array], name: str, dtype: Any) -> memoryview:
 
 def _write_file(path: Path, arrays: Mapping[str, Array], spare: Path) -> bytes:
     # Not synced: after a power cut the coordinator sees from the digest that it must ask again.
-    writer = HashedWriter(path, layout_of(arrays), spare)
+    writer = HashingWriter(path, layout_of(arrays), spare)
     try:
         writer.write_all(arrays)
         digest = writer.digest()

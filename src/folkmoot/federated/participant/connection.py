@@ -12,6 +12,7 @@ import grpc.aio
 
 from folkmoot.federated import wire
 from folkmoot.federated.signing import sign_request
+from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.clock import backoff
 from folkmoot.host.rpc import open_channel
 from folkmoot.host.signing import Identity, Signer
@@ -33,14 +34,6 @@ END_TIMEOUT = 600.0
 
 class Finished(Exception):
     """The federation is over and takes nobody any more."""
-
-
-class Refused(Exception):
-    """The coordinator refused a request; trying it again as it is would not help."""
-
-    def __init__(self, code: grpc.StatusCode, reason: str) -> None:
-        super().__init__(f"{code.name}: {reason}")
-        self.code, self.reason = code, reason
 
 
 class Connection:
@@ -87,7 +80,7 @@ class Connection:
         return await self._calls[method](request, timeout=limit)
 
     async def insist(self, method: str, request: Any, limit: float = CALL_TIMEOUT) -> Any:
-        """Attempts until there is an answer. Raises `Refused`, or `Finished`."""
+        """Attempts until there is an answer. Raises `RequestRefused`, or `Finished`."""
         delays = backoff(most=self.longest_pause)
         while True:
             session = self.session
@@ -98,7 +91,7 @@ class Connection:
                     await self.register(instead_of=session)
                     continue
                 if error.code() not in PASSING:
-                    raise Refused(error.code(), error.details() or "") from None
+                    raise RequestRefused(error.code(), error.details() or "") from None
             await asyncio.sleep(next(delays))
 
     async def register(self, instead_of: bytes = b"") -> None:
@@ -125,7 +118,7 @@ class Connection:
                 return False
             if error.code() in PASSING:
                 return False
-            raise Refused(error.code(), error.details() or "") from None
+            raise RequestRefused(error.code(), error.details() or "") from None
         self.participant_id, self.bucket = answer.participant_id, answer.bucket
         self.heartbeat = answer.heartbeat_ms / 1000
         if answer.reply == wire.ACCEPT:

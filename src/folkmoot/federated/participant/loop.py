@@ -18,12 +18,11 @@ import msgspec
 from folkmoot.core.federation import participant as machine
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.federated import wire
-from folkmoot.federated.participant.bucket import Weights, WeightsUnavailable
+from folkmoot.federated.participant.bucket import ParticipantBucket, WeightsUnavailable
 from folkmoot.federated.participant.connection import (
     END_TIMEOUT,
     Connection,
     Finished,
-    Refused,
 )
 from folkmoot.federated.participant.participant import (
     Participant,
@@ -32,8 +31,9 @@ from folkmoot.federated.participant.participant import (
     encode_figures,
     named,
 )
-from folkmoot.federated.participant.presigned import PresignedWeights
-from folkmoot.federated.participant.secure_delivery import SecurePart
+from folkmoot.federated.participant.presigned import PresignedBucket
+from folkmoot.federated.participant.secure_delivery import SecureDelivery
+from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.clock import backoff
 from folkmoot.host.signing import Identity
 from folkmoot.host.tls import ClientTls
@@ -106,7 +106,7 @@ async def take_part(
     try:
         with contextlib.suppress(Finished):
             await line.register()
-            await _Part(participant, settings, line).run()
+            await _Participation(participant, settings, line).run()
     finally:
         await line.close()
 
@@ -122,19 +122,19 @@ class _Trained(NamedTuple):
     history: str
 
 
-class _Part:
+class _Participation:
     """One participant's part in one federation."""
 
     def __init__(self, participant: Participant, settings: Settings, line: Connection) -> None:
         self._participant, self._line = participant, line
         self._settings = settings
-        self._weights: Weights | PresignedWeights | None = None
+        self._weights: ParticipantBucket | PresignedBucket | None = None
         self._state = machine.ParticipantState()
         self._heard = machine.Heard("STANDBY", -1)
         self._news = asyncio.Event()
         #: The task that came with the last news, until it is taken up.
         self._task: Any = None
-        self._secure = SecurePart(line, settings.peers)
+        self._secure = SecureDelivery(line, settings.peers)
         #: The last round trained, kept in case its update has to be masked or sent again.
         self._trained: _Trained | None = None
         self._training: asyncio.Task[None] | None = None
@@ -214,7 +214,7 @@ class _Part:
             if self._heard.phase != "FINISHED":
                 raise
             counted = False
-        except Refused as refused:
+        except RequestRefused as refused:
             logger.warning("round %d: %s", round_, refused)
             counted = refused.code == grpc.StatusCode.ALREADY_EXISTS
         except WeightsUnavailable as unavailable:
@@ -258,16 +258,16 @@ class _Part:
         request = wire.StartTrainingRoundRequest(round=round_)
         return await self._line.insist("StartTrainingRound", request)
 
-    def _open(self, start: Any) -> Weights | PresignedWeights:
+    def _open(self, start: Any) -> ParticipantBucket | PresignedBucket:
         """Where the round's weights are: behind signed URLs, or in a bucket we may use."""
         if start.put_url:
-            return PresignedWeights(start.get_url, start.put_url)
-        if isinstance(self._weights, Weights):
+            return PresignedBucket(start.get_url, start.put_url)
+        if isinstance(self._weights, ParticipantBucket):
             return self._weights
         url = self._settings.bucket or self._line.bucket
         if not url:
             raise ValueError("the coordinator does not tell its bucket: give its url")
-        return Weights(Bucket(url, self._settings.bucket_options))
+        return ParticipantBucket(Bucket(url, self._settings.bucket_options))
 
     def _train_and_write(self, start: Any) -> tuple[_Trained, str, bytes]:
         """Both on one thread: a change of threads is dear beside a short round."""
@@ -282,7 +282,7 @@ class _Part:
         if start.initial:
             first = named(self._participant.init_weights())
             return _Trained(start.round, b"", first, {}, 0, "{}")
-        weights = self._weights.read_global(start.round, start.global_digest, start.global_mark)
+        weights = self._weights.read_global(start.round, start.global_digest, start.global_stamp)
         result = self._participant.train_round(as_given(weights), start.epochs, start.epoch_base)
         arrays, samples, history = checked_result(result)
         return _Trained(start.round, start.global_digest, arrays, weights, samples, history)

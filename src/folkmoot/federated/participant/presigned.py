@@ -12,21 +12,21 @@ from typing import Any
 from blake3 import blake3
 
 from folkmoot.federated.model_file.layout import Array, BadModel, encode_header, layout_of
-from folkmoot.federated.participant.bucket import Arrays, chunks, decoded, trouble
+from folkmoot.federated.participant.bucket import Arrays, as_weights_unavailable, chunks, decoded
 
 PATIENCE = 60.0
 READ = 1 << 20
 
 
-class PresignedWeights:
+class PresignedBucket:
     """Reads and writes one round's objects."""
 
     def __init__(self, get_url: str, put_url: str, max_object: int = 8 << 30) -> None:
         self._get, self._put, self._max_object = get_url, put_url, max_object
 
-    def read_global(self, round_: int, digest: bytes, mark: bytes = b"") -> Arrays:
+    def read_global(self, round_: int, digest: bytes, stamp: bytes = b"") -> Arrays:
         """The round's global model, when its bytes are the ones announced."""
-        with trouble(), _request("GET", self._get) as answer:
+        with as_weights_unavailable(), _request("GET", self._get) as answer:
             size = int(answer.headers.get("Content-Length", -1))
             if not 0 <= size <= self._max_object:
                 raise BadModel(f"the global model is announced with {size} bytes")
@@ -43,7 +43,10 @@ class PresignedWeights:
         layout = layout_of(arrays)
         size = len(encode_header(layout)) + sum(meta.nbytes for meta in layout.values())
         hasher = blake3()
-        with trouble(), _request("PUT", self._put, chunks(layout, arrays, hasher), size):
+        with (
+            as_weights_unavailable(),
+            _request("PUT", self._put, chunks(layout, arrays, hasher), size),
+        ):
             return hasher.digest()
 
 

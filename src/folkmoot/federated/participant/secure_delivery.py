@@ -14,15 +14,20 @@ from typing import Any
 import grpc
 
 from folkmoot.federated import wire
-from folkmoot.federated.aggregate.in_memory import MemoryModel
 from folkmoot.federated.model_file.layout import Array
-from folkmoot.federated.participant.connection import Connection, Refused
-from folkmoot.federated.secure.coordinator_attempt import Step
+from folkmoot.federated.model_file.memory import MemoryModel
+from folkmoot.federated.participant.connection import Connection
+from folkmoot.federated.secure.coordinator_attempt import SecureStep
 from folkmoot.federated.secure.fixed_point import Precision
 from folkmoot.federated.secure.masked_update import masked_layout, write_masked
 from folkmoot.federated.secure.masks import Mask
 from folkmoot.federated.secure.messages import Cohort, Shares, Survivors, decode, encode
-from folkmoot.federated.secure.participant_attempt import Distrust, Member, attempt_context
+from folkmoot.federated.secure.participant_attempt import (
+    Distrust,
+    ParticipantAttempt,
+    attempt_context,
+)
+from folkmoot.federated.wire import RequestRefused
 
 #: Uploads named arrays and announces them to the coordinator.
 Upload = Callable[[Mapping[str, Array]], Awaitable[None]]
@@ -30,7 +35,7 @@ Arrays = Mapping[str, Array]
 MOST_ATTEMPTS = 1000
 
 
-class SecurePart:
+class SecureDelivery:
     """One participant's masked deliveries, over all rounds."""
 
     def __init__(self, line: Connection, peers: Mapping[str, str]) -> None:
@@ -46,9 +51,9 @@ class SecurePart:
         attempt = 0
         for _ in range(MOST_ATTEMPTS):
             if not attempt:
-                attempt = (await self._step(start.round, 0, Step.KEYS, b"")).attempt
+                attempt = (await self._step(start.round, 0, SecureStep.KEYS, b"")).attempt
             ended = await self._attempt(start, attempt, weights, reference, samples, upload)
-            if ended.step == Step.DONE:
+            if ended.step == SecureStep.DONE:
                 return
             attempt = ended.attempt
         raise Distrust(f"round {start.round} took more than {MOST_ATTEMPTS} attempts")
@@ -65,29 +70,29 @@ class SecurePart:
         """One attempt: the answer that ended it."""
         own, key = self._line.participant_id, self._line.signer.identity
         context = attempt_context(self._line.run_id, start.round, attempt)
-        member = Member(own, key.private_key, context, secrets.token_bytes, self._known)
+        member = ParticipantAttempt(own, key.private_key, context, secrets.token_bytes, self._known)
 
-        async def give(step: Step, payload: bytes) -> Any:
+        async def give(step: SecureStep, payload: bytes) -> Any:
             return await self._step(start.round, attempt, step, payload)
 
-        answer = await give(Step.KEYS, encode(member.keys()))
-        if answer.step != Step.SHARES:
+        answer = await give(SecureStep.KEYS, encode(member.keys()))
+        if answer.step != SecureStep.SHARES:
             return answer
         dealt = await asyncio.to_thread(member.shares, decode(answer.payload, Cohort))
-        answer = await give(Step.SHARES, encode(dealt))
-        if answer.step != Step.UPDATES:
+        answer = await give(SecureStep.SHARES, encode(dealt))
+        if answer.step != SecureStep.UPDATES:
             return answer
         masks = member.masks(decode(answer.payload, Shares))
         masked = await asyncio.to_thread(_masked, start, weights, reference, samples, masks)
         await upload(masked)
-        answer = await give(Step.UPDATES, encode(member.unopened()))
-        if answer.step != Step.REVEAL:
+        answer = await give(SecureStep.UPDATES, encode(member.unopened()))
+        if answer.step != SecureStep.REVEAL:
             return answer
         survivors = decode(answer.payload, Survivors)
         self._only_once(frozenset(survivors.delivered))
-        return await give(Step.REVEAL, encode(member.reveal(survivors)))
+        return await give(SecureStep.REVEAL, encode(member.reveal(survivors)))
 
-    async def _step(self, round_: int, attempt: int, step: Step, payload: bytes) -> Any:
+    async def _step(self, round_: int, attempt: int, step: SecureStep, payload: bytes) -> Any:
         """Insist on an answer that is not "wait"."""
         patience = self._line.heartbeat / 2
         while True:
@@ -111,7 +116,7 @@ class SecurePart:
     def _only_once(self, survivors: frozenset[str]) -> None:
         if self._revealed and self._revealed != survivors:
             # Not the end of our part: the same set may come back, and there are other rounds.
-            raise Refused(
+            raise RequestRefused(
                 grpc.StatusCode.ABORTED,
                 f"we revealed for another set of survivors in round {self._round}: the two sums "
                 "would tell somebody's update",

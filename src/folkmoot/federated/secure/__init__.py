@@ -10,9 +10,10 @@ After Bonawitz et al. 2017, with double masking. In one attempt at a round, ever
 4. hears who delivered, and gives up, for each who did, its share of that one's seed, and for each
    who did not, its share of that one's mask key; never both for the same one (`reveal`).
 
-With `threshold` answers the coordinator removes the masks that did not cancel. `member.py` is the
-participant's side, `session.py` the coordinator's; neither touches a socket, a clock or a source
-of randomness.
+With `threshold` answers the coordinator removes the masks that did not cancel. Neither
+side of an attempt, `participant_attempt.py` and `coordinator_attempt.py`, touches a socket, a
+clock or a source of randomness; `participant/secure_delivery.py` and
+`coordinator/secure_rounds.py` carry them out.
 
 A coordinator that lies about who delivered needs `threshold` shares of either kind from disjoint
 answers: with the default of two thirds it fails unless a third of the cohort helps it.

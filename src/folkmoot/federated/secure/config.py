@@ -8,7 +8,7 @@ from folkmoot.federated.secure.fixed_point import Precision
 from folkmoot.federated.secure.messages import MAX_COHORT
 
 
-class SecureRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SecureConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Off by default. With it, the coordinator sees the sum of the updates and none of them."""
 
     enabled: bool = False

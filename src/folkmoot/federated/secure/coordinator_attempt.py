@@ -6,8 +6,8 @@ could not open, REVEAL when `threshold` shares of every secret are there. Who is
 no longer expected (lost, or too late) is left out with `without`. Fewer than the threshold at any
 step is a `TooFew`: the attempt failed, and another may begin.
 
-A session is not kept on disk: the sum does not depend on the masks, so a coordinator that restarted
-begins another attempt and ends with the same bits.
+It is not kept on disk: the sum does not depend on the masks, so a coordinator that restarted begins
+another attempt and ends with the same bits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from folkmoot.federated.secure.participant_attempt import commitment, verify
 PROBE = b"\x01" * 32
 
 
-class Step(IntEnum):
+class SecureStep(IntEnum):
     KEYS, SHARES, UPDATES, REVEAL, DONE = range(5)
 
 
@@ -81,12 +81,12 @@ def _choices(holders: Sequence[int], count: int) -> Iterator[Sequence[int]]:
             yield others[:count]
 
 
-class Session:
+class CoordinatorAttempt:
     """One attempt. `share` of the cohort must stay to the end."""
 
     def __init__(self, context: str, share: float) -> None:
         self.context, self._share = context, share
-        self.step, self.threshold = Step.KEYS, 0
+        self.step, self.threshold = SecureStep.KEYS, 0
         self._expected: set[str] = set()
         self._keys: dict[str, Keys] = {}
         self._shares: dict[str, Shares] = {}
@@ -98,7 +98,7 @@ class Session:
     @property
     def members(self) -> frozenset[str]:
         """Who can still take part: whoever sent keys, and after SHARES whoever dealt."""
-        return frozenset(self._keys if self.step <= Step.SHARES else self._shares)
+        return frozenset(self._keys if self.step <= SecureStep.SHARES else self._shares)
 
     @property
     def waiting_for(self) -> frozenset[str]:
@@ -114,7 +114,7 @@ class Session:
     # What members send.
 
     def keys(self, id: str, keys: Keys) -> None:
-        if self._once(Step.KEYS, id, self._keys, keys):
+        if self._once(SecureStep.KEYS, id, self._keys, keys):
             verify(self.context, id, keys)
             usable(keys)
             self._keys[id] = keys
@@ -126,17 +126,17 @@ class Session:
         self.threshold = threshold_of(len(self._keys), self._share)
         self._expected = set(self._keys)
         self._numbers = {id: place for place, id in enumerate(sorted(self._keys), 1)}
-        self.step = Step.SHARES
+        self.step = SecureStep.SHARES
 
     def shares(self, id: str, shares: Shares) -> None:
-        if self._once(Step.SHARES, id, self._shares, shares):
+        if self._once(SecureStep.SHARES, id, self._shares, shares):
             if shares.sealed.keys() != self._keys.keys():
                 raise BadMessage("shares must be dealt to everybody in the cohort, once")
             self._shares[id] = shares
             self._advance()
 
     def unopened(self, id: str, unopened: Unopened) -> None:
-        if id in self._shares and self.step == Step.UPDATES:
+        if id in self._shares and self.step == SecureStep.UPDATES:
             self._unopened[id] = unopened
             self._advance()
 
@@ -154,7 +154,7 @@ class Session:
 
     def reveal(self, id: str, reveal: Reveal) -> None:
         # Beyond the threshold, answers are spares for false ones.
-        step = Step.DONE if self.step == Step.DONE else Step.REVEAL
+        step = SecureStep.DONE if self.step == SecureStep.DONE else SecureStep.REVEAL
         if self._once(step, id, self._reveals, reveal):
             asked = self._dropped()
             if not reveal.seeds.keys() <= {*self._survivors} or not reveal.masking.keys() <= asked:
@@ -221,28 +221,30 @@ class Session:
         given = Counter(id for r in self._reveals.values() for id in (*r.seeds, *r.masking))
         return [id for id in self._shares if given[id] < self.threshold]
 
-    def _once(self, step: Step, id: str, given: Mapping[str, object], message: object) -> bool:
+    def _once(
+        self, step: SecureStep, id: str, given: Mapping[str, object], message: object
+    ) -> bool:
         """Whether `message` is new and in time; the same one again is no error, another one is."""
         if id in given:
             if given[id] != message:
                 raise BadMessage(f"{id} answered {step.name} before, differently")
             return False
-        if self.step != step or (step > Step.KEYS and id not in self._expected):
+        if self.step != step or (step > SecureStep.KEYS and id not in self._expected):
             raise BadMessage(f"{id} is not expected to answer {step.name} in this attempt")
         return True
 
     def _advance(self) -> None:
         """Close steps that nobody is awaited in."""
-        if self.step == Step.SHARES and not self.waiting_for:
-            self._move(Step.UPDATES, len(self._shares))
+        if self.step == SecureStep.SHARES and not self.waiting_for:
+            self._move(SecureStep.UPDATES, len(self._shares))
             self._expected = set()  # the round's own rules say how long updates are waited for
-        if self.step == Step.UPDATES and self._survivors and not self.waiting_for:
+        if self.step == SecureStep.UPDATES and self._survivors and not self.waiting_for:
             self._check_openers()
             self._expected = self._unopened.keys() & {*self._survivors}
-            self._move(Step.REVEAL, len(self._expected))
-        if self.step == Step.REVEAL and not self._lacking():
-            self.step = Step.DONE
-        if self.step == Step.REVEAL and not self.waiting_for:
+            self._move(SecureStep.REVEAL, len(self._expected))
+        if self.step == SecureStep.REVEAL and not self._lacking():
+            self.step = SecureStep.DONE
+        if self.step == SecureStep.REVEAL and not self.waiting_for:
             raise TooFew(f"too few revealed their shares of {', '.join(self._lacking())}")
 
     def _check_openers(self) -> None:
@@ -252,7 +254,7 @@ class Session:
         if dealers:
             raise TooFew(f"too few could open the shares dealt by {', '.join(dealers)}", dealers)
 
-    def _move(self, step: Step, left: int) -> None:
+    def _move(self, step: SecureStep, left: int) -> None:
         if left < self.threshold:
             raise TooFew(
                 f"{left} participants are left after step {self.step.name}; "

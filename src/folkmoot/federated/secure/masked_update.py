@@ -1,6 +1,6 @@
 """The mean of masked updates, as a model that strategies read like any other.
 
-Each span is the sum of the uploads modulo 2⁶⁴, plus the session's residue, decoded, plus the
+Each span is the sum of the uploads modulo 2⁶⁴, plus the attempt's residue, decoded, plus the
 reference. The sum is exact, so the mean does not depend on order, masks or attempts.
 """
 
@@ -11,10 +11,17 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from folkmoot.federated.aggregate import Accepted, Quarantined, Update, Verdict
+from folkmoot.federated.aggregate import Accepted, ModelUpdate, Rejected, Verdict
 from folkmoot.federated.aggregate.checks import bad_layout, bad_samples
-from folkmoot.federated.model_file.layout import BLOCK, Array, ArrayMeta, Layout, Sink, Source
-from folkmoot.federated.secure.config import SecureRules
+from folkmoot.federated.model_file.layout import (
+    BLOCK,
+    Array,
+    ArrayMeta,
+    Layout,
+    ModelSink,
+    ModelSource,
+)
+from folkmoot.federated.secure.config import SecureConfig
 from folkmoot.federated.secure.fixed_point import Precision, decode, encode
 from folkmoot.federated.secure.masks import Mask, Masker
 
@@ -25,12 +32,12 @@ def masked_layout(layout: Layout) -> Layout:
 
 
 def write_masked(
-    model: Source,
-    reference: Source | None,
+    model: ModelSource,
+    reference: ModelSource | None,
     samples: int,
     masks: Sequence[Mask],
     precision: Precision,
-    out: Sink,
+    out: ModelSink,
 ) -> None:
     """A participant's upload: its step from the reference, in fixed point, masked."""
     masker, base = Masker(masks, model.layout), np.empty(BLOCK)
@@ -47,24 +54,24 @@ def write_masked(
         out.write(name, start, words.view(np.int64))
 
 
-def check_masked(update: Update, layout: Layout | None, rules: SecureRules) -> Verdict:
+def check_masked(update: ModelUpdate, layout: Layout | None, rules: SecureConfig) -> Verdict:
     """All that can be said of a masked update: its samples and the shape of its arrays."""
     reason = bad_samples(update.samples, initial=update.base is None)
     if update.samples > rules.max_samples:
         reason = f"number_samples is {update.samples}; [secure] max_samples is {rules.max_samples}"
     if not reason and layout is not None:
         reason = bad_layout(update.source.layout, masked_layout(layout))
-    return Quarantined(reason) if reason else Accepted()
+    return Rejected(reason) if reason else Accepted()
 
 
 class UnmaskedMean:
-    """A `Source`: the mean of `updates`, whose masks `residue` takes away."""
+    """A `ModelSource`: the mean of `updates`, whose masks `residue` takes away."""
 
     def __init__(
         self,
         layout: Layout,
-        reference: Source | None,
-        updates: Sequence[Update],
+        reference: ModelSource | None,
+        updates: Sequence[ModelUpdate],
         residue: Sequence[Mask],
         precision: Precision,
     ) -> None:

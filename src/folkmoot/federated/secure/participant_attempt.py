@@ -29,7 +29,7 @@ class Distrust(ValueError):
     """The coordinator, or somebody in the cohort, did not keep to the protocol; we stop here."""
 
 
-class Member:
+class ParticipantAttempt:
     """One participant in one attempt. Methods are called once each, in this order."""
 
     def __init__(

@@ -1,7 +1,9 @@
-"""The messages of `coordinator.proto`, as classes."""
+"""The messages of `coordinator.proto`, as classes, and what a refused request raises."""
 
 from pathlib import Path
 from typing import Any
+
+import grpc
 
 from folkmoot.host.proto import Described
 
@@ -31,3 +33,14 @@ METHODS = _DESCRIBED.methods("Coordinator")
 STATE = _DESCRIBED.enum("State")
 STATE_NAME: dict[int, str] = {number: name for name, number in STATE.items()}
 ACCEPT, LATER = 0, 1
+
+
+class RequestRefused(Exception):
+    """The coordinator refuses a request: it answers with this status, and the participant gets it.
+
+    Trying the request again as it is would not help.
+    """
+
+    def __init__(self, code: grpc.StatusCode, reason: str) -> None:
+        super().__init__(f"{code.name}: {reason}")
+        self.code, self.reason = code, reason

@@ -12,7 +12,7 @@ from sklearn.neural_network import MLPClassifier
 
 from folkmoot.federated import Participant, Settings, take_part
 from folkmoot.federated.frameworks import from_sklearn, from_torch, to_sklearn, to_torch
-from folkmoot.federated.model_file.layout import ModelFile
+from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.participant.participant import (
     BadResult,
     checked_result,

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from folkmoot.exchange.bucket import (
+    AccessDenied,
     Bucket,
     BucketError,
-    Denied,
     Missing,
     NotPossible,
     TooLarge,
@@ -69,7 +69,7 @@ def test_what_a_web_server_refuses_is_typed(served: FileServer):
     with pytest.raises(TooShort):
         bucket.get_ranges("train.bin", [(0, 1), (299_999, 2)])
     served.faults += ["403"]
-    with pytest.raises(Denied):
+    with pytest.raises(AccessDenied):
         bucket.get("train.bin", 10)
 
 

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from blake3 import blake3
 
-from folkmoot.federated.model_file.hashing_writer import MAPPED_PIECE, PIECE, HashedWriter
-from folkmoot.federated.model_file.layout import ModelFile, layout_of, save_model
+from folkmoot.federated.model_file.hashing_writer import MAPPED_PIECE, PIECE, HashingWriter
+from folkmoot.federated.model_file.layout import layout_of
+from folkmoot.federated.model_file.reader import ModelFile
+from folkmoot.federated.model_file.writer import save_model
 
 
 def model(*sizes):
@@ -18,7 +20,7 @@ def model(*sizes):
 
 def written(path, arrays, blocks, threads=1, **options):
     """Write `arrays` as `blocks`, which are (name, start, stop); the digest."""
-    writer = HashedWriter(path, layout_of(arrays), **options)
+    writer = HashingWriter(path, layout_of(arrays), **options)
     with ThreadPoolExecutor(threads) as pool:
         for done in [
             pool.submit(writer.write, name, start, arrays[name][start:stop])

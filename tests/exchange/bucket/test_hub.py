@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import constants
 
 from folkmoot.core.model_config import GptConfig
-from folkmoot.exchange.bucket import Bucket, BucketError, Denied, Missing, NotPossible, hub
+from folkmoot.exchange.bucket import AccessDenied, Bucket, BucketError, Missing, NotPossible, hub
 from folkmoot.learning.checkpoints.fetch import fetch, latest
 from folkmoot.learning.checkpoints.save import save
 from folkmoot.learning.data.tokenizer import byte_tokenizer
@@ -53,7 +53,7 @@ def test_a_push_that_breaks_off_leaves_no_commit(server, folder: Path):
 
 def test_a_wrong_token_is_denied(server, folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
-    with pytest.raises(Denied, match="hf://people/model"):
+    with pytest.raises(AccessDenied, match="hf://people/model"):
         hub.push(folder, "people/model", "Step 7", endpoint=server.url)
 
 

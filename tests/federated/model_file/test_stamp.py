@@ -1,4 +1,4 @@
-"""Who is on the coordinator's machine knows its file by a mark, and a changed one by its digest."""
+"""Who shares the coordinator's machine knows its file by a stamp, a changed one by its digest."""
 
 import os
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from folkmoot.exchange.bucket import Bucket
-from folkmoot.federated.coordinator.bucket import RoundStore
-from folkmoot.federated.model_file.file_stat import mark
+from folkmoot.federated.coordinator.bucket import CoordinatorBucket
+from folkmoot.federated.model_file.file_stat import stamp
 from folkmoot.federated.model_file.layout import layout_of
-from folkmoot.federated.participant.bucket import Weights, WeightsUnavailable
+from folkmoot.federated.participant.bucket import ParticipantBucket, WeightsUnavailable
 
 VALUES = {"w": np.arange(100_000, dtype=np.float32)}
 WRONG = bytes(32)
@@ -22,24 +22,24 @@ def bucket(tmp_path):
 
 @pytest.fixture
 def published(bucket, tmp_path):
-    """A published global model: its path, digest and mark."""
-    store = RoundStore(bucket, tmp_path / "state", 1 << 30)
+    """A published global model: its path, digest and stamp."""
+    store = CoordinatorBucket(bucket, tmp_path / "state", 1 << 30)
     written = store.new_global(1, layout_of(VALUES))
     written.write_all(VALUES)
     digest = bytes.fromhex(store.publish_global(1, written))
-    assert store.global_mark(0) == b""
-    return bucket.folder / "1/global", digest, store.global_mark(1)
+    assert store.global_stamp(0) == b""
+    return bucket.folder / "1/global", digest, store.global_stamp(1)
 
 
-def read(bucket, digest, mark):
-    return Weights(bucket).read_global(1, digest, mark)["w"]
+def read(bucket, digest, stamp):
+    return ParticipantBucket(bucket).read_global(1, digest, stamp)["w"]
 
 
 def test_the_very_file_that_was_published_is_known_by_its_mark(bucket, published):
-    _, _, mark = published
-    assert mark
+    _, _, stamp = published
+    assert stamp
     # The digest is wrong, and nobody asks for it.
-    assert np.array_equal(read(bucket, WRONG, mark), VALUES["w"])
+    assert np.array_equal(read(bucket, WRONG, stamp), VALUES["w"])
 
 
 @pytest.mark.parametrize("given", [b"", b"x" * 32])
@@ -51,7 +51,7 @@ def test_without_the_right_mark_the_digest_decides(bucket, published, given):
 
 
 def test_a_file_changed_in_place_is_refused_even_with_its_times_set_back(bucket, published):
-    path, digest, mark = published
+    path, digest, stamp = published
     before = path.stat()
     clock = path.with_name("clock")
     while not clock.exists() or clock.stat().st_ctime_ns <= before.st_ctime_ns:
@@ -61,21 +61,21 @@ def test_a_file_changed_in_place_is_refused_even_with_its_times_set_back(bucket,
         file.write(b"changed")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(WeightsUnavailable, match="not the model"):
-        read(bucket, digest, mark)
+        read(bucket, digest, stamp)
 
 
 def test_another_file_in_its_place_is_hashed(bucket, published):
-    path, digest, mark = published
+    path, digest, stamp = published
     body = path.read_bytes()
     path.unlink()
     path.write_bytes(body)
-    assert np.array_equal(read(bucket, digest, mark), VALUES["w"])
+    assert np.array_equal(read(bucket, digest, stamp), VALUES["w"])
     with pytest.raises(WeightsUnavailable, match="not the model"):
-        read(bucket, WRONG, mark)
+        read(bucket, WRONG, stamp)
 
 
 @pytest.mark.parametrize("mode", [0o664, 0o646])
 def test_a_file_that_others_may_write_to_has_no_mark(published, mode):
     path, _, _ = published
     path.chmod(mode)
-    assert mark(path.stat()) == b""
+    assert stamp(path.stat()) == b""

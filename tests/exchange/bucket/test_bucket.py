@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folkmoot.exchange.bucket import (
+    AccessDenied,
     AlreadyExists,
     Bucket,
     BucketError,
     BucketObject,
-    Denied,
-    Entry,
     Missing,
     NotPossible,
+    ObjectInfo,
     TooLarge,
     TooShort,
     open_object,
@@ -68,7 +68,10 @@ async def test_async_calls_do_the_same(bucket: Bucket):
     assert bytes(await bucket.get_async("1/a", MANY)) == BIG
     assert b"".join([piece async for piece in bucket.stream_async("1/b", MANY)]) == BIG
     assert bytes(await bucket.get_range_async("1/a", 5, 10)) == BIG[5:15]
-    assert await bucket.list_async("1") == [Entry("1/a", len(BIG)), Entry("1/b", len(BIG))]
+    assert await bucket.list_async("1") == [
+        ObjectInfo("1/a", len(BIG)),
+        ObjectInfo("1/b", len(BIG)),
+    ]
     await bucket.delete_async("1/a")
     await bucket.delete_async("1/a")
     for call in (
@@ -206,7 +209,7 @@ def test_an_orphaned_staging_file_is_never_an_object(tmp_path: Path):
     bucket = Bucket(tmp_path.as_uri())
     bucket.put("1/a", b"whole")
     (tmp_path / "1" / "a#12345").write_bytes(b"ha")
-    assert bucket.list() == [Entry("1/a", 5)]
+    assert bucket.list() == [ObjectInfo("1/a", 5)]
 
 
 def test_a_full_disk_is_an_error_and_leaves_the_old_object(small_disk: Path):
@@ -222,7 +225,7 @@ def test_a_wrong_secret_is_denied(s3_server):
     url = s3_server.new_bucket()
     liar = Bucket(url, {**s3_server.options, "secret_access_key": "wrong"}, patience=5)
     for call in (lambda: liar.put("x", b"1"), lambda: liar.get("x", 9), liar.list):
-        with pytest.raises(Denied, match="check the credentials"):
+        with pytest.raises(AccessDenied, match="check the credentials"):
             call()
 
 
@@ -237,8 +240,8 @@ def test_credentials_may_come_from_the_environment(s3_server, monkeypatch: pytes
 def test_a_prefix_in_the_url_is_part_of_every_key(s3_server):
     root = s3_server.new_bucket()
     Bucket(f"{root}/runs/one", s3_server.options).put("a", b"1")
-    assert Bucket(root, s3_server.options).list() == [Entry("runs/one/a", 1)]
-    assert Bucket(f"{root}/runs/one", s3_server.options).list() == [Entry("a", 1)]
+    assert Bucket(root, s3_server.options).list() == [ObjectInfo("runs/one/a", 1)]
+    assert Bucket(f"{root}/runs/one", s3_server.options).list() == [ObjectInfo("a", 1)]
 
 
 def test_a_store_that_does_not_answer_is_an_error_after_patience(free_port: int):
