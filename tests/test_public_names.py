@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 
 PUBLIC = {
     "folkmoot": "__version__",
-    "folkmoot.authority": "Authority Unreachable",
+    "folkmoot.authority": "Authority DataServer Denied Unreachable",
     "folkmoot.core.coordinator": (
         "TABLE AnyEvent Coordinator Phase Run apply create decode decode_run encode next_tick"
     ),

@@ -10,8 +10,9 @@ import grpc
 import msgspec
 import pytest
 
+from folkmoot.authority import Denied
 from folkmoot.authority.server import wire
-from folkmoot.authority.server.client import Denied, ServerAuthority
+from folkmoot.authority.server.client import ServerAuthority
 from folkmoot.authority.server.serve import Listening, listen
 from folkmoot.authority.server.service import Access
 from folkmoot.core.coordinator import Phase, Run, encode

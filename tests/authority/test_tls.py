@@ -10,8 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from authority.test_server import OPEN, join, run
-from folkmoot.authority import Unreachable
-from folkmoot.authority.server.client import Denied, ServerAuthority
+from folkmoot.authority import Denied, Unreachable
+from folkmoot.authority.server.client import ServerAuthority
 from folkmoot.authority.server.serve import Listening, listen
 from folkmoot.cli import control
 from folkmoot.host.signing import Identity

@@ -1,29 +1,39 @@
-"""Who keeps a run's state. A client sees only this: watch the state, submit a message."""
+"""Who keeps a run's state. A client sees only this: watch the state, submit a message.
+
+`folkmoot.authority.open` opens one by its url, whatever its kind.
+"""
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from folkmoot.core.coordinator import Coordinator
 from folkmoot.core.coordinator.messages import AnyEvent, Refused
 
-__all__ = ["Authority", "Unreachable"]
+__all__ = ["Authority", "DataServer", "Denied", "Unreachable"]
 
 
 class Unreachable(Exception):
     """The authority cannot be reached now; the message says why. Trying again may help."""
 
 
+class Denied(Exception):
+    """The authority will not have us; the message says why. Trying again does not help."""
+
+
 class Authority(Protocol):
     """A run's state, wherever it is kept."""
 
     def watch(self) -> AsyncIterator[Coordinator]:
-        """The present view, then every newer one. Goes on by itself after a broken connection."""
+        """The present view, then every newer one. Goes on by itself after a broken connection.
+
+        Raises `Denied`, also when no connection of this kind can ever work.
+        """
         ...
 
     async def submit(self, message: AnyEvent) -> Refused | None:
         """Hand in a message as its sender; None once it is recorded for good, else why not.
 
-        Raises `Unreachable` when nobody answers.
+        Tries once. Raises `Unreachable` when nobody answers, and `Denied`.
         """
         ...
 
@@ -32,3 +42,12 @@ class Authority(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class DataServer(Protocol):
+    """An authority that also hands out data files, as a server can and a ledger cannot."""
+
+    async def read(self, name: str, start: int, length: int) -> tuple[int, bytes]:
+        """(size of the whole, bytes) of a data file; fewer bytes than asked for, if it likes."""
+        ...

@@ -24,19 +24,16 @@ def prepare(
     pattern: Annotated[str, typer.Option(help="Which files of a folder to take.")] = "*",
 ) -> None:
     """Tokenise FILES into one token file. Run it again after a kill: it continues."""
+    from folkmoot.cli.user_errors import user_errors
     from folkmoot.learning.data.prepare import Done, Prepared
     from folkmoot.learning.data.prepare import prepare as steps
 
     inputs = expand(files, pattern)
     total = sum(path.stat().st_size for path in inputs if path.is_file())
-    try:
-        with progress_bar("preparing", total) as advance:
-            for step in steps(inputs, tokenizer, out):
-                if isinstance(step, Done):
-                    advance(step.consumed)
-    except (ValueError, OSError) as error:
-        typer.echo(f"folkmoot data prepare: {error}", err=True)
-        raise typer.Exit(1) from error
+    with user_errors(ValueError, OSError), progress_bar("preparing", total) as advance:
+        for step in steps(inputs, tokenizer, out):
+            if isinstance(step, Done):
+                advance(step.consumed)
     assert isinstance(step, Prepared)
     typer.echo(
         f"{out}: {step.tokens:,} tokens ({step.dtype}, vocabulary {step.vocab_size:,}) of"

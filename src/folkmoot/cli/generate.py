@@ -1,8 +1,6 @@
 """`folkmoot generate`: let a checkpoint write on from a prompt."""
 
 import logging
-import tempfile
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,41 +21,15 @@ def generate(
     seed: Annotated[int, typer.Option(help="The same seed writes the same text.")] = 0,
 ) -> None:
     """Write text that goes on from PROMPT, using the newest good checkpoint."""
+    from folkmoot.cli.user_errors import user_errors
     from folkmoot.exchange.bucket import BucketError
-    from folkmoot.learning import generate as writing
-    from folkmoot.learning.checkpoints.load import load_model, load_tokenizer
+    from folkmoot.runs.trained_model import load_checkpoint
 
-    logging.basicConfig(format="folkmoot generate: %(message)s")
-    try:
-        with tempfile.TemporaryDirectory(prefix="folkmoot-") as scratch:
-            folder = find(checkpoint, Path(scratch))
-            model, using = load_model(folder).eval(), load_tokenizer(folder)
+    logging.basicConfig(format="folkmoot: %(message)s")
+    with user_errors(ValueError, OSError, BucketError):
+        model = load_checkpoint(checkpoint)
+        text = model.generate(prompt, tokens, temperature=temperature, top_k=top_k, seed=seed)
         typer.echo(prompt, nl=False)
-        stream = writing.tokens(
-            model,
-            using.encode(prompt),
-            tokens,
-            temperature=temperature,
-            top_k=top_k,
-            seed=seed,
-        )
-        for piece in writing.text(using, stream):
+        for piece in text:
             typer.echo(piece, nl=False)
         typer.echo()
-    except (ValueError, OSError, BucketError) as error:
-        typer.echo(f"folkmoot generate: {error}", err=True)
-        raise typer.Exit(1) from error
-
-
-def find(checkpoint: str, scratch: Path) -> Path:
-    """The folder of a model: the one named, or the newest checkpoint in the store named."""
-    from folkmoot.exchange.bucket import Bucket
-    from folkmoot.learning.checkpoints.fetch import latest
-
-    folder = Path(checkpoint)
-    if "://" not in checkpoint:
-        if not folder.is_dir():
-            raise ValueError(f"{checkpoint}: there is no such folder")
-        if (folder / "config.json").is_file():
-            return folder
-    return latest(Bucket(checkpoint), scratch)

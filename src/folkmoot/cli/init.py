@@ -59,10 +59,10 @@ def init(
     file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("run.toml"),
 ) -> None:
     """Write a commented run.toml."""
-    try:
-        with file.open("x") as out:
-            out.write(TEMPLATE)
-    except FileExistsError:
-        typer.echo(f"folkmoot: {file} exists; name another file, or remove it", err=True)
-        raise typer.Exit(1) from None
+    from folkmoot.cli.user_errors import user_errors
+
+    with user_errors(OSError):
+        if file.exists():
+            raise FileExistsError(f"{file} exists; name another file, or remove it")
+        file.write_text(TEMPLATE)
     typer.echo(f"wrote {file}: set run_id and [model.data], then `folkmoot up {file}`")

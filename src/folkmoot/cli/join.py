@@ -1,9 +1,7 @@
 """`folkmoot join`: be a client of a run."""
 
-import asyncio
-import signal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,7 +13,9 @@ def register(app: typer.Typer) -> None:
 
 
 def join(
-    address: Annotated[str, typer.Argument(help="Where the run's server listens, host:port.")],
+    address: Annotated[
+        str, typer.Argument(help="Where the run's state is kept: a server's host:port.")
+    ],
     run_id: Annotated[str, typer.Option(help="The run to join.")],
     folder: Annotated[
         Path | None, typer.Option(help="Folder for this client's key, log and downloads.")
@@ -42,87 +42,36 @@ def join(
 
     Ctrl-C tells the run and leaves; a second one leaves at once. Needs folkmoot[train].
     """
-    from folkmoot.authority.server.client import Denied
+    from folkmoot.authority import Denied
+    from folkmoot.cli.interrupt import run_until_interrupted
     from folkmoot.cli.user_errors import user_errors
+    from folkmoot.core.identity import short
+    from folkmoot.host.memory import keep_memory
+    from folkmoot.host.signing import Identity
     from folkmoot.host.tls import client_tls
 
+    keep_memory()  # before torch starts threads
     home = folder or Path("out") / run_id / "client"
     with user_errors(Denied, OSError, ValueError, ImportError):
-        secured = client_tls(tls_ca, tls_cert, tls_key)
-        relays = tuple(relay or ())
-        asyncio.run(_join(address, run_id, home, key, bind, relays, threads, store_gb, secured))
+        import torch
 
+        from folkmoot.runs.join import join_run
 
-async def _join(
-    address: str,
-    run_id: str,
-    folder: Path,
-    key: Path | None,
-    bind: str,
-    relays: tuple[str, ...],
-    threads: int,
-    store_gb: float,
-    secured: Any,
-) -> None:
-    from folkmoot.host.memory import keep_memory
-
-    keep_memory()  # before torch starts threads
-    import torch
-
-    from folkmoot.authority.server.client import ServerAuthority
-    from folkmoot.client import events
-    from folkmoot.client.learner import Learner
-    from folkmoot.client.member import Member
-    from folkmoot.client.served_data import SCHEME, ServedFile
-    from folkmoot.core.identity import gossip_topic, short
-    from folkmoot.exchange.bucket import open_object
-    from folkmoot.exchange.peer import Peer, PeerConfig
-    from folkmoot.host.event_log import EventLog
-    from folkmoot.host.signing import Identity
-
-    if threads:
-        torch.set_num_threads(threads)
-    identity = Identity.load(key or folder / "client.key")
-    log = EventLog(folder / "events.jsonl")
-    authority = ServerAuthority(address, run_id, identity, secured)
-    typer.echo(f"client {short(identity.public)} joins run '{run_id}' at {address}")
-    state = await anext(authority.watch())
-    loop = asyncio.get_running_loop()
-
-    def open_url(url: str) -> Any:
-        if url.startswith(SCHEME):
-            return ServedFile(authority, url.removeprefix(SCHEME), loop)
-        return open_object(url)
-
-    learner = await asyncio.to_thread(Learner, state.run, open_url)
-    await asyncio.to_thread(learner.rehearse)
-    config = PeerConfig(bind=bind, relays=relays, store_bytes=round(store_gb * 1e9))
-    async with await Peer.open(identity.private, gossip_topic(run_id), config) as peer:
-        parameters = sum(p.numel() for p in learner.model.parameters())
-        log.write(events.Began(identity.public.hex(), run_id, parameters))
-        member = Member(state.run, identity.public, authority, peer, learner, folder, log.write)
-        ended = await _run(member)
-        log.write(events.Ended(ended))
-    await authority.close()
-    typer.echo(f"client {short(identity.public)}: {ended}")
-
-
-async def _run(member: Any) -> str:
-    """Work until the run is finished or we are told to go."""
-    going = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, going.set)
-    working = asyncio.create_task(member.run())
-    leaving = asyncio.create_task(going.wait())
-    await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
-    if working.done():
-        leaving.cancel()
-        working.result()
-        return "the run is finished"
-    # A second Ctrl-C ends the process at once.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().remove_signal_handler(number)
-    await member.leave()
-    working.cancel()
-    await asyncio.gather(working, return_exceptions=True)
-    return "left"
+        if threads:
+            torch.set_num_threads(threads)
+        key = key or home / "client.key"
+        name = short(Identity.load(key).public)
+        typer.echo(f"client {name} joins run '{run_id}' at {address}")
+        finished = run_until_interrupted(
+            join_run(
+                address,
+                run_id,
+                home,
+                key=key,
+                bind=bind,
+                relays=relay or (),
+                store_gb=store_gb,
+                tls=client_tls(tls_ca, tls_cert, tls_key),
+            )
+        )
+    typer.echo(f"client {name}: {'the run is finished' if finished else 'left'}")

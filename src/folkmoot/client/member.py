@@ -74,14 +74,16 @@ class Member:
 
     # The loop.
 
-    async def run(self) -> None:
-        """Be a member until the run is finished."""
-        loops = [self._watch(), self.results.listen(), self._decide()]
-        running = [asyncio.create_task(loop) for loop in loops]
+    async def run(self) -> Coordinator:
+        """Be a member until the run is finished; its last state."""
+        watching = asyncio.create_task(self._watch())
+        loops = (self.results.listen(), self._decide())
+        running = [watching, *(asyncio.create_task(loop) for loop in loops)]
         try:
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
+            return watching.result()
         finally:
             await self._end(running)
 
@@ -92,7 +94,7 @@ class Member:
         except Unreachable as error:
             self.emit(events.AuthorityUnreachable(str(error)))
 
-    async def _end(self, running: list[asyncio.Task[None]]) -> None:
+    async def _end(self, running: list[asyncio.Task[Any]]) -> None:
         self._no_training.set()
         self._no_storing.set()
         for task in (*running, *self._tasks):
@@ -100,12 +102,13 @@ class Member:
         await asyncio.gather(*running, *self._tasks, return_exceptions=True)
         await asyncio.to_thread(self._worker.shutdown)
 
-    async def _watch(self) -> None:
+    async def _watch(self) -> Coordinator:
         async for state in self.authority.watch():
             self._queue.put_nowait(c.Saw(state))
             if state.phase is Phase.Finished:
                 self.emit(_seen(state))
-                return
+                return state
+        raise AssertionError("an authority is watched without end")
 
     async def _decide(self) -> None:
         while True:

@@ -1,21 +1,17 @@
 """Data files that the run's server keeps, read by ranges: for clients that have no data."""
 
 import asyncio
-from typing import Protocol
 
+from folkmoot.authority import DataServer
 from folkmoot.learning.data import DataError
 
 SCHEME = "run:"
 
 
-class Reader(Protocol):
-    async def read(self, name: str, start: int, length: int) -> tuple[int, bytes]: ...
-
-
 class ServedFile:
     """A source for `learning.data`, used from the learner's thread while the loop runs."""
 
-    def __init__(self, authority: Reader, name: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, authority: DataServer, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self.name = SCHEME + name
         self._authority, self._loop = authority, loop
         self._size: int | None = None

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import msgspec
 
-from folkmoot.authority import Unreachable
+from folkmoot.authority import Denied, Unreachable
 from folkmoot.authority.server import wire
 from folkmoot.core.coordinator import Coordinator, decode
 from folkmoot.core.coordinator.messages import AnyEvent, Reason, Refused, refusal
@@ -29,10 +29,6 @@ FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 # A server may also hang up because it is just ending: believe it after so many times.
 HANG_UPS = 3
 SUBMIT_TIMEOUT, READ_TIMEOUT = 10.0, 60.0
-
-
-class Denied(Exception):
-    """The server will not have us; the message says why. Trying again does not help."""
 
 
 def _whole(snapshot: bytes) -> Coordinator:

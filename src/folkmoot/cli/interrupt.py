@@ -1,0 +1,33 @@
+"""Async work that Ctrl-C and SIGTERM end in order."""
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_until_interrupted(work: Coroutine[Any, Any, Any]) -> bool:
+    """Whether `work` was done before a signal cancelled it; a second signal ends it at once."""
+    return asyncio.run(_run(work))
+
+
+async def _run(work: Coroutine[Any, Any, Any]) -> bool:
+    loop, task, heard = asyncio.get_running_loop(), asyncio.ensure_future(work), asyncio.Event()
+
+    def interrupt() -> None:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+        heard.set()
+        task.cancel()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, interrupt)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not heard.is_set():
+            raise
+        return False
+    return True

@@ -1,0 +1,112 @@
+"""Serve a run: its state on a journal, an event log, checkpoints that are read before they count.
+
+Everything is in one folder: `run.journal`, `events.jsonl`, `owner.key` and, while it listens,
+`address`. Served again from the same folder, the run goes on where it was.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from folkmoot.authority.server.claims import Claims, Policy
+from folkmoot.authority.server.serve import Listening, listen
+from folkmoot.authority.server.service import Access
+from folkmoot.core.coordinator import Coordinator, Run
+from folkmoot.host.event_log import EventLog
+from folkmoot.host.signing import Identity
+from folkmoot.host.tls import ServerTls
+
+logger = logging.getLogger(__name__)
+
+
+class RunServer(NamedTuple):
+    """A run that is being served."""
+
+    address: str
+    folder: Path
+    listening: Listening
+
+    @property
+    def run_id(self) -> str:
+        return self.state.run.run_id
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the folder held this run already."""
+        return self.listening.keeper.resumed
+
+    @property
+    def state(self) -> Coordinator:
+        """The newest state that is on the disk."""
+        return self.listening.keeper.state
+
+    @property
+    def owner_key(self) -> Path:
+        """The key with which the run can be paused and resumed."""
+        return self.folder / "owner.key"
+
+    async def forever(self) -> None:
+        """Wait without end; raises when the run can no longer be kept."""
+        await asyncio.shield(self.listening.failed)
+
+
+@asynccontextmanager
+async def serve_run(
+    run: Run,
+    folder: str | os.PathLike[str],
+    *,
+    listen_at: str = "127.0.0.1:0",
+    allow: Collection[bytes] = (),
+    data: Path | None = None,
+    verify_checkpoints: Policy | str = Policy.auto,
+    tls: ServerTls | None = None,
+) -> AsyncIterator[RunServer]:
+    """Keep `run` for clients to join, while the block lasts.
+
+    `listen_at` is host:port, where port 0 takes a free one. `allow` holds the public keys that may
+    join; with none, anyone may. `data` is a folder of files for clients that have no data (urls
+    `run:NAME`). `verify_checkpoints`: see `Policy`.
+    """
+    home = Path(folder)
+    owner = Identity.load(home / "owner.key")
+    with closing(EventLog(home / "events.jsonl")) as log:
+        async with listen(
+            run,
+            home / "run.journal",
+            listen_at,
+            Access(frozenset(allow), frozenset({owner.public})),
+            tls,
+            lambda effect, now: log.write(effect),
+            data,
+            _claims(Policy(verify_checkpoints), log.write),
+        ) as listening:
+            address = f"{listen_at.rpartition(':')[0]}:{listening.port}"
+            (home / "address").write_text(f"{address}\n")
+            yield RunServer(address, home, listening)
+
+
+def _claims(policy: Policy, tell: Callable[[msgspec.Struct], None]) -> Claims | None:
+    """What checks checkpoints, as far as this installation can."""
+    try:
+        from folkmoot.runs.stored_checkpoint import check_stored
+    except ImportError as error:
+        if policy is Policy.always:
+            raise
+        logger.warning("checkpoints are believed unread: %s (folkmoot[federated] has it)", error)
+        return None
+    return Claims(check_stored, policy, tell)
+
+
+def read_keys(file: Path) -> frozenset[bytes]:
+    """The public keys in a file: hex, one a line, `#` begins a comment."""
+    lines = [line.split("#")[0].strip() for line in file.read_text().splitlines()]
+    try:
+        return frozenset(bytes.fromhex(line) for line in lines if line)
+    except ValueError as error:
+        raise ValueError(f"{file}: not a list of public keys in hex: {error}") from None
