@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from folkmoot.cli import simulate
 from folkmoot.simulate import replay
-from folkmoot.simulate.mutants import broken
+from folkmoot.simulate.run.mutants import broken
 
 
 def run(*arguments: str) -> tuple[int, str]:

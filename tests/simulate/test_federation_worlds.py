@@ -8,8 +8,8 @@ from folkmoot.core.federation import Rules, machine
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.state import Delivery
 from folkmoot.simulate import replay
-from folkmoot.simulate.federation import Person, World, simulate
-from folkmoot.simulate.promises import broken_promises
+from folkmoot.simulate.federation.invariants import broken_promises
+from folkmoot.simulate.federation.world import Person, World, simulate
 
 
 def test_the_same_seed_gives_the_same_world() -> None:

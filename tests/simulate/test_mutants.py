@@ -3,7 +3,7 @@
 import pytest
 
 from folkmoot.simulate import simulate
-from folkmoot.simulate.mutants import MUTANTS, seeds_to_catch
+from folkmoot.simulate.run.mutants import MUTANTS, seeds_to_catch
 
 SEEDS = 60
 

@@ -1,6 +1,6 @@
 """The simulated network and clock do to messages what their faults say."""
 
-from folkmoot.simulate.clock import Loop, Node
+from folkmoot.simulate.loop import Loop, Node
 from folkmoot.simulate.network import Network
 
 

@@ -7,10 +7,10 @@ import pytest
 from folkmoot.core.coordinator import encode
 from folkmoot.core.coordinator import messages as m
 from folkmoot.simulate import simulate
-from folkmoot.simulate.audit import Input
-from folkmoot.simulate.invariants import EDGES
-from folkmoot.simulate.member import simulate as simulate_members
-from folkmoot.simulate.run import RunWorld
+from folkmoot.simulate.run.audit import Input
+from folkmoot.simulate.run.invariants import EDGES
+from folkmoot.simulate.run.real_client import simulate as simulate_members
+from folkmoot.simulate.run.world import RunWorld
 
 # Refusals that no world's client, liar or owner has a reason to provoke; transcripts cover them.
 NOT_PROVOKED = {

@@ -3,8 +3,8 @@
 import pytest
 
 from folkmoot.simulate import Report, replay, simulate
-from folkmoot.simulate.mutants import broken
-from folkmoot.simulate.run import RunWorld
+from folkmoot.simulate.run.mutants import broken
+from folkmoot.simulate.run.world import RunWorld
 from folkmoot.simulate.shrink import shrink
 from folkmoot.simulate.transcript import Transcript
 

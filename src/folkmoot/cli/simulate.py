@@ -103,8 +103,8 @@ def _shortened(world: str, transcript: str) -> str:
 
 
 def _mutants(console: Console, seeds: int) -> bool:
-    from folkmoot.simulate.mutants import MUTANTS, seeds_to_catch
-    from folkmoot.simulate.run import simulate as play
+    from folkmoot.simulate.run.mutants import MUTANTS, seeds_to_catch
+    from folkmoot.simulate.run.world import simulate as play
 
     survived = []
     for name in MUTANTS:

@@ -5,7 +5,7 @@ failing world printed to the machine as it is now.
 """
 
 from folkmoot.simulate.report import Report
-from folkmoot.simulate.run import simulate
+from folkmoot.simulate.run.world import simulate
 from folkmoot.simulate.transcript import replay
 
 __all__ = ["Report", "replay", "simulate"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from folkmoot.simulate.clock import Loop, Node
+from folkmoot.simulate.loop import Loop, Node
 
 
 class Network:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from folkmoot.core.coordinator import messages as m
-from folkmoot.simulate.audit import AnyFact, Input, ModelLearnt
+from folkmoot.simulate.run.audit import AnyFact, Input, ModelLearnt
 from folkmoot.simulate.transcript import Transcript, parse, replay_run
 
 # These compare the machine with the world. With messages left out, the two would tell different

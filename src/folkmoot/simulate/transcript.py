@@ -18,8 +18,8 @@ import msgspec
 
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import Run
-from folkmoot.simulate.audit import AnyFact, Audit, Input, Violation
-from folkmoot.simulate.federation_transcript import MARK, replay_federation
+from folkmoot.simulate.federation.transcript import MARK, replay_federation
+from folkmoot.simulate.run.audit import AnyFact, Audit, Input, Violation
 
 _encode = msgspec.json.Encoder().encode
 _message = msgspec.json.Decoder(m.AnyEvent)

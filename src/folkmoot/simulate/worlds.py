@@ -12,9 +12,9 @@ from multiprocessing import get_context
 from folkmoot.simulate.report import Report
 
 WORLDS = {
-    "run": "folkmoot.simulate.run",
-    "client": "folkmoot.simulate.member",
-    "federation": "folkmoot.simulate.federation",
+    "run": "folkmoot.simulate.run.world",
+    "client": "folkmoot.simulate.run.real_client",
+    "federation": "folkmoot.simulate.federation.world",
 }
 CHUNK = 25
 

@@ -9,7 +9,7 @@ from folkmoot.core.federation import Rules
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation import participant as part
 from folkmoot.core.federation.liveness import Liveness
-from folkmoot.simulate.promises import broken_promises
+from folkmoot.simulate.federation.invariants import broken_promises
 
 ids = st.sampled_from("abcde")
 rounds = st.integers(-1, 4)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from folkmoot.core.coordinator import decode, encode, machine
 from folkmoot.core.coordinator import messages as m
-from folkmoot.simulate.audit import Audit
-from folkmoot.simulate.clock import Loop, Node
+from folkmoot.simulate.loop import Loop, Node
 from folkmoot.simulate.network import Network
+from folkmoot.simulate.run.audit import Audit
 
 if TYPE_CHECKING:
-    from folkmoot.simulate.client import Client
+    from folkmoot.simulate.run.toy_client import Client
 
 
 class Shell(Node):

@@ -17,11 +17,11 @@ from folkmoot.core.coordinator.committee import is_checkpointer
 from folkmoot.core.coordinator.conditions import nothing_to_store
 from folkmoot.core.coordinator.health import participant_item
 from folkmoot.core.coordinator.state import Coordinator, Phase, Round, Source
-from folkmoot.simulate.audit import Audit, Model, ModelLearnt, ModelStored, ResultPublished
-from folkmoot.simulate.clock import Loop, Node
+from folkmoot.simulate.loop import Loop, Node
 from folkmoot.simulate.network import Network
-from folkmoot.simulate.reference import GENESIS, learn
-from folkmoot.simulate.shell import Shell
+from folkmoot.simulate.run.audit import Audit, Model, ModelLearnt, ModelStored, ResultPublished
+from folkmoot.simulate.run.coordinator import Shell
+from folkmoot.simulate.run.reference import GENESIS, learn
 
 IN_ROUND = (Phase.RoundTrain, Phase.RoundWitness)
 HISTORY = 8  # models a client can hand to a peer

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.state import Phase
-from folkmoot.simulate.clock import Node
+from folkmoot.simulate.loop import Node
 
 if TYPE_CHECKING:
-    from folkmoot.simulate.run import RunWorld
+    from folkmoot.simulate.run.world import RunWorld
 
 LENGTHS = (6_000, 12_000, 20_000, 30_000)  # milliseconds until nothing goes wrong any more
 

@@ -13,11 +13,11 @@ from folkmoot.core.coordinator.assignment import total
 from folkmoot.core.coordinator.commitment import commitment_hash
 from folkmoot.core.coordinator.ledger import Result
 from folkmoot.core.coordinator.state import Coordinator, Source
-from folkmoot.simulate import run
-from folkmoot.simulate.audit import Model, ModelStored
-from folkmoot.simulate.client import Client, Standing
-from folkmoot.simulate.reference import GENESIS, learn
 from folkmoot.simulate.report import Report
+from folkmoot.simulate.run import world as run
+from folkmoot.simulate.run.audit import Model, ModelStored
+from folkmoot.simulate.run.reference import GENESIS, learn
+from folkmoot.simulate.run.toy_client import Client, Standing
 
 WATCH = 900  # milliseconds between two looks at the state, when nothing is told
 RESEND = 700

@@ -15,9 +15,9 @@ from folkmoot.core.coordinator import machine
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import Run
 from folkmoot.core.coordinator.state import Coordinator, Phase, Round, Source
-from folkmoot.simulate import reference
-from folkmoot.simulate.committees import Committees, Published
-from folkmoot.simulate.invariants import INVARIANTS, honest_models_are_equal
+from folkmoot.simulate.run import reference
+from folkmoot.simulate.run.committees import Committees, Published
+from folkmoot.simulate.run.invariants import INVARIANTS, honest_models_are_equal
 
 
 class Violation(Exception):

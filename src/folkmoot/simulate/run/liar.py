@@ -18,9 +18,9 @@ from folkmoot.core.coordinator.assignment import Share
 from folkmoot.core.coordinator.commitment import commitment_hash
 from folkmoot.core.coordinator.health import participant_item
 from folkmoot.core.coordinator.state import Coordinator, Round
-from folkmoot.simulate import reference
-from folkmoot.simulate.audit import Model, ModelStored
-from folkmoot.simulate.client import Client
+from folkmoot.simulate.run import reference
+from folkmoot.simulate.run.audit import Model, ModelStored
+from folkmoot.simulate.run.toy_client import Client
 
 WITNESS_LIES = (
     "claims everyone worked",

@@ -5,14 +5,14 @@
 
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model, Run
 from folkmoot.core.coordinator.state import Phase
-from folkmoot.simulate import faults
-from folkmoot.simulate.adversary import Liar
-from folkmoot.simulate.audit import Audit, Input, Violation
-from folkmoot.simulate.client import Client
-from folkmoot.simulate.clock import Loop
+from folkmoot.simulate.loop import Loop
 from folkmoot.simulate.network import Network
 from folkmoot.simulate.report import Report
-from folkmoot.simulate.shell import Shell
+from folkmoot.simulate.run import faults
+from folkmoot.simulate.run.audit import Audit, Input, Violation
+from folkmoot.simulate.run.coordinator import Shell
+from folkmoot.simulate.run.liar import Liar
+from folkmoot.simulate.run.toy_client import Client
 from folkmoot.simulate.transcript import Transcript
 
 PATIENCE = 400_000  # milliseconds after the faults stopped

@@ -11,7 +11,7 @@ from folkmoot.core.coordinator.commitment import select_consensus_commitment_by_
 from folkmoot.core.coordinator.committee import WitnessProof
 from folkmoot.core.coordinator.health import trainer_healthy_score_by_witnesses
 from folkmoot.core.coordinator.state import Coordinator, Round
-from folkmoot.simulate.reference import mask
+from folkmoot.simulate.run.reference import mask
 
 # (epoch, height) -> trainer's id -> the commitments it published
 Published = dict[tuple[int, int], dict[bytes, list[bytes]]]

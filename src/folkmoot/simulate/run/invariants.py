@@ -14,10 +14,10 @@ from folkmoot.core.coordinator import decode, encode
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.state import Coordinator, Left, Phase, Source
 from folkmoot.core.identity import short
-from folkmoot.simulate import reference
+from folkmoot.simulate.run import reference
 
 if TYPE_CHECKING:
-    from folkmoot.simulate.audit import Audit, ModelLearnt, Step
+    from folkmoot.simulate.run.audit import Audit, ModelLearnt, Step
 
 S = Phase
 # The flow chart of a run, written down once more so that a changed table is noticed.

@@ -18,8 +18,8 @@ from folkmoot.core.federation import Phase, Rules, State
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation import participant as part
 from folkmoot.core.federation.liveness import Liveness
-from folkmoot.simulate.federation_transcript import Begun, entry, forgetful, head
-from folkmoot.simulate.promises import broken_promises
+from folkmoot.simulate.federation.invariants import broken_promises
+from folkmoot.simulate.federation.transcript import Begun, entry, forgetful, head
 from folkmoot.simulate.report import Report
 
 FAULTS_END = 400_000

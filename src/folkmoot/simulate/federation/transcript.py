@@ -19,7 +19,7 @@ import msgspec
 from folkmoot.core import federation
 from folkmoot.core.federation import Rules, State
 from folkmoot.core.federation import messages as m
-from folkmoot.simulate.promises import broken_promises
+from folkmoot.simulate.federation.invariants import broken_promises
 
 MARK = "federation "
 Journal = Sequence[tuple[int, m.AnyEvent]]
