@@ -1,6 +1,6 @@
 """Clients and a coordinator joined by a perfect network, and then by a worse one."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from hashlib import sha256
 from itertools import pairwise
@@ -242,3 +242,87 @@ def test_a_result_is_not_told_after_the_client_gave_the_epoch_up() -> None:
     given_up = client.apply(c.Alarm(), moot.now)
     assert c.Submit(m.Withdraw(who)) in given_up
     assert not [a for a in client.apply(late[0], moot.now) if isinstance(a, c.Tell)]
+
+
+def test_what_only_liars_know_of_is_asked_for_three_times_and_no_more() -> None:
+    """One tells each peer another result: all witnesses saw it, and none of them a quorum has."""
+    moot = Moot(4, delay=1)
+    liar, *honest = moot.clients
+    asked: Counter[tuple[bytes, int, int]] = Counter()
+
+    def lose(who: bytes, action: c.Action) -> bool:
+        if isinstance(action, c.Ask) and liar in action.senders:
+            asked[who, action.epoch, action.height] += 1
+            return True
+        if isinstance(action, c.Tell) and who == liar:
+            for other in honest:
+                own = sha256(action.result.commitment + other).digest()
+                told = replace(action.result, commitment=own, blob=own)
+                moot.queue.append((other, c.Offered(told)))
+            return True
+        return False
+
+    moot.lose = lose
+    moot.run_until(finished)
+    assert set(asked.values()) == {3}
+    assert {who for who, _, _ in asked} == set(moot.clients)
+    assert len({moot.model_hash(who) for who in moot.clients}) == 1
+
+
+@pytest.mark.parametrize(("delay", "trains"), [(0, False), (1, True)])
+def test_work_begins_after_its_time_only_if_the_next_round_may_wait_for_it(
+    delay: int, trains: bool
+) -> None:
+    """The model is ready when training time is over: without a delay nobody would see the work."""
+    moot = Moot(3, delay=delay, min_clients=2, init_min_clients=3, rounds_per_epoch=6)
+    slow, client = next(iter(moot.clients.items()))
+    learning: list[c.Learn] = []
+
+    def lose(who: bytes, action: c.Action) -> bool:
+        if who == slow and isinstance(action, c.Learn):
+            learning.append(action)
+        return bool(learning) and who == slow
+
+    moot.lose = lose
+    moot.run_until(
+        lambda moot: (
+            bool(learning)
+            and moot.state.run_state is RunState.RoundWitness
+            and moot.state.round.height == learning[0].height
+            and not moot.queue
+        )
+    )
+    done = c.Learnt(learning[0].epoch, learning[0].height, moot.state.model_hash)
+    begun = [a for a in client.apply(done, moot.now) if isinstance(a, c.Train)]
+    assert [train.height for train in begun] == ([learning[0].height] if trains else [])
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+@pytest.mark.parametrize("clients", [1, 2, 3, 5])
+def test_a_witness_gives_the_merkle_root_of_what_it_received(delay: int, clients: int) -> None:
+    moot = Moot(clients, delay=delay)
+    attested: list[tuple[m.OpportunisticWitness, int]] = []
+
+    def note(who: bytes, action: c.Action) -> bool:
+        if isinstance(action, c.Submit) and isinstance(action.message, m.OpportunisticWitness):
+            attested.append((action.message, action.message.height - delay))
+        return False
+
+    moot.lose = note
+    moot.run_until(finished)
+    assert any(height >= 0 for _, height in attested)
+    for message, height in attested:
+        at = (message.epoch, height)
+        received = [r.commitment for key, r in moot.results.items() if key[:2] == at]
+        assert message.broadcast_merkle == plain_merkle_root(sorted(received))
+
+
+def plain_merkle_root(leaves: list[bytes]) -> bytes:
+    """By its definition: a tree over hashed leaves, where an odd one is paired with itself."""
+    if not leaves:
+        return bytes(32)
+    level = [sha256(b"\0" + leaf).digest() for leaf in leaves]
+    while len(level) > 1:
+        pairs = [(level[i], level[min(i + 1, len(level) - 1)]) for i in range(0, len(level), 2)]
+        level = [sha256(b"\1" + left + right).digest() for left, right in pairs]
+    return level[0]
