@@ -1,6 +1,9 @@
 """The journal: what is in it happened, and a torn end is forgotten."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,3 +80,52 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
         Journal(tmp_path / "j")
     journal.close()
     Journal(tmp_path / "j").close()
+
+
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every write, sync and rename from now on: what was done, to which file."""
+    calls: list[str] = []
+
+    def note(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(first: Any, *rest: Any) -> Any:
+            path = os.readlink(f"/proc/self/fd/{first}") if isinstance(first, int) else first
+            calls.append(f"{name} {Path(path).name}")
+            return real(first, *rest)
+
+        return call
+
+    for name in ("write", "pwrite", "fsync", "fdatasync", "replace"):
+        monkeypatch.setattr(os, name, note(name, getattr(os, name)))
+    return calls
+
+
+def test_nothing_returns_before_it_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "kept"
+    calls = noted(monkeypatch)
+
+    def done() -> list[str]:
+        last = calls.copy()
+        calls.clear()
+        return last
+
+    new_file = ["write j.part", "fsync j.part", "replace j.part", "fsync kept"]
+    journal = Journal(folder / "j")
+    assert done() == new_file
+    for _ in range(3):
+        journal.append(b"a record")
+        assert done() == ["pwrite j", "fdatasync j"]
+    journal.append(bytes(2 * CHUNK))
+    assert done() == ["pwrite j", "fsync j", "pwrite j", "fdatasync j"], "it grew first"
+    journal.compact(b"all of it")
+    assert done() == new_file
+    journal.append(b"more")
+    assert done() == ["pwrite j", "fdatasync j"]
+    torn = journal.size - 1
+    journal.close()
+    with (folder / "j").open("r+b") as file:
+        file.seek(torn)
+        file.write(b"\xff")
+    Journal(folder / "j").close()
+    assert done() == ["pwrite j", "fdatasync j"], "a torn record is wiped"
