@@ -20,7 +20,7 @@ from folkmoot.core.coordinator.state import Phase
 Event = c.Event
 
 
-class Moot:
+class MemoryRun:
     """A run in memory. A model is the list of all it has learnt."""
 
     def __init__(self, clients: int, **config: object) -> None:
@@ -42,7 +42,7 @@ class Moot:
         self.lose: Callable[[bytes, c.Action], bool] = lambda who, action: False
         self._show()
 
-    def run_until(self, done: Callable[["Moot"], bool], limit: int = 20_000) -> None:
+    def run_until(self, done: Callable[["MemoryRun"], bool], limit: int = 20_000) -> None:
         for _ in range(limit):
             if done(self):
                 return
@@ -115,108 +115,110 @@ class Moot:
         return sum(r.attested for r in rounds), sum(r.owed for r in rounds)
 
 
-def finished(moot: Moot) -> bool:
-    return moot.state.phase is Phase.Finished
+def finished(run: MemoryRun) -> bool:
+    return run.state.phase is Phase.Finished
 
 
 @pytest.mark.parametrize("delay", [0, 1, 2])
 @pytest.mark.parametrize("clients", [1, 2, 3, 5])
 def test_a_run_finishes_and_everyone_holds_the_same_model(delay: int, clients: int) -> None:
-    moot = Moot(clients, delay=delay)
-    moot.run_until(finished)
-    assert moot.state.progress.step == 6
-    assert moot.judged() == (72, 0)
-    assert moot.state.progress.data_index == 72
-    assert len({moot.model_hash(who) for who in moot.clients}) == 1
-    assert moot.model_hash(next(iter(moot.clients))) == moot.state.model_hash
-    assert all(len(learnt) == 6 * clients for learnt in moot.learnt.values())
+    run = MemoryRun(clients, delay=delay)
+    run.run_until(finished)
+    assert run.state.progress.step == 6
+    assert run.judged() == (72, 0)
+    assert run.state.progress.data_index == 72
+    assert len({run.model_hash(who) for who in run.clients}) == 1
+    assert run.model_hash(next(iter(run.clients))) == run.state.model_hash
+    assert all(len(learnt) == 6 * clients for learnt in run.learnt.values())
 
 
 def test_nothing_is_refused_when_nobody_lies() -> None:
-    moot = Moot(4, delay=1)
-    moot.run_until(finished)
-    assert [e for e in moot.effects if isinstance(e, m.Refused)] == []
+    run = MemoryRun(4, delay=1)
+    run.run_until(finished)
+    assert [e for e in run.effects if isinstance(e, m.Refused)] == []
 
 
 def test_a_result_that_never_came_is_asked_for() -> None:
     """One client hears nothing from its peers; it still learns what the witnesses saw."""
-    moot = Moot(4, delay=1, witness_nodes=2)
-    deaf = next(iter(moot.clients))
+    run = MemoryRun(4, delay=1, witness_nodes=2)
+    deaf = next(iter(run.clients))
     asked = []
 
     def lose(who: bytes, action: c.Action) -> bool:
         asked.extend([action] if isinstance(action, c.Ask) else [])
         return who == deaf and isinstance(action, c.Fetch)
 
-    moot.lose = lose
-    moot.run_until(finished)
+    run.lose = lose
+    run.run_until(finished)
     assert asked
-    assert len({moot.model_hash(who) for who in moot.clients}) == 1
+    assert len({run.model_hash(who) for who in run.clients}) == 1
 
 
 @pytest.mark.parametrize("fooled", [1, 2])
 def test_a_copied_commitment_is_learnt_once_by_those_who_hear_the_copy_too(fooled: int) -> None:
     """The witnesses' filters hold it, but as another's: its copy has no bytes of its own."""
-    moot = Moot(4, delay=1)
-    liar, *honest = moot.clients
+    run = MemoryRun(4, delay=1)
+    liar, *honest = run.clients
     copies = []
 
     def lose(who: bytes, action: c.Action) -> bool:
         if isinstance(action, c.Tell) and who != liar:
             copy = replace(action.result, sender=liar)
             copies.append(copy)
-            moot.queue.extend((other, c.Offered(copy)) for other in honest[:fooled])
+            run.queue.extend((other, c.Offered(copy)) for other in honest[:fooled])
         return isinstance(action, c.Fetch) and action.result in copies
 
-    moot.lose = lose
-    moot.run_until(finished)
-    assert len({moot.model_hash(who) for who in moot.clients}) == 1
-    assert all(len(set(learnt)) == len(learnt) == 6 * 4 for learnt in moot.learnt.values())
-    assert moot.judged() == (72, 0)
+    run.lose = lose
+    run.run_until(finished)
+    assert len({run.model_hash(who) for who in run.clients}) == 1
+    assert all(len(set(learnt)) == len(learnt) == 6 * 4 for learnt in run.learnt.values())
+    assert run.judged() == (72, 0)
 
 
 def test_a_client_that_never_trains_is_removed_and_its_work_done_by_others() -> None:
-    moot = Moot(4, delay=1, min_clients=3, init_min_clients=4)
-    idle = list(moot.clients)[2]
-    moot.lose = lambda who, action: who == idle and isinstance(action, c.Tell)
-    moot.run_until(finished)
-    removed = {(e.id, e.why) for e in moot.effects if isinstance(e, m.ClientRemoved)}
+    run = MemoryRun(4, delay=1, min_clients=3, init_min_clients=4)
+    idle = list(run.clients)[2]
+    run.lose = lambda who, action: who == idle and isinstance(action, c.Tell)
+    run.run_until(finished)
+    removed = {(e.id, e.why) for e in run.effects if isinstance(e, m.ClientRemoved)}
     assert (idle, "Unhealthy") in removed
     assert all(why != "Unhealthy" or who == idle for who, why in removed)
-    honest = {moot.model_hash(who) for who in moot.clients if who != idle}
-    assert honest == {moot.state.model_hash}
+    honest = {run.model_hash(who) for who in run.clients if who != idle}
+    assert honest == {run.state.model_hash}
 
 
 def test_a_client_with_a_wrong_model_leaves_and_comes_back_with_the_right_one() -> None:
-    moot = Moot(4, min_clients=3, init_min_clients=4, rounds_per_epoch=4, total_steps=8, delay=0)
-    odd = list(moot.clients)[1]
-    moot.run_until(lambda moot: len(moot.learnt[odd]) >= 4)
-    moot.learnt[odd][0] = b"a flipped bit"
-    moot.run_until(lambda moot: moot.clients[odd].doing is Doing.Lost)
-    moot.run_until(finished)
-    assert moot.model_hash(odd) == moot.state.model_hash
+    run = MemoryRun(
+        4, min_clients=3, init_min_clients=4, rounds_per_epoch=4, total_steps=8, delay=0
+    )
+    odd = list(run.clients)[1]
+    run.run_until(lambda run: len(run.learnt[odd]) >= 4)
+    run.learnt[odd][0] = b"a flipped bit"
+    run.run_until(lambda run: run.clients[odd].doing is Doing.Lost)
+    run.run_until(finished)
+    assert run.model_hash(odd) == run.state.model_hash
 
 
 def test_a_storing_client_that_fails_never_reports_success() -> None:
-    moot = Moot(3)
-    moot.lose = lambda who, action: isinstance(action, c.Upload)
-    moot.run_until(finished)
-    assert not [e for e in moot.effects if isinstance(e, m.CheckpointStored)]
+    run = MemoryRun(3)
+    run.lose = lambda who, action: isinstance(action, c.Upload)
+    run.run_until(finished)
+    assert not [e for e in run.effects if isinstance(e, m.CheckpointStored)]
 
 
 def test_a_client_that_cannot_load_the_model_stays_away_longer_each_time() -> None:
-    moot = Moot(2, warmup_time=1000)
+    run = MemoryRun(2, warmup_time=1000)
     joins: list[int] = []
 
     def lose(who: bytes, action: c.Action) -> bool:
         if isinstance(action, c.Load):
-            moot.queue.append((who, c.NotLoaded(action.epoch)))
+            run.queue.append((who, c.NotLoaded(action.epoch)))
         if isinstance(action, c.Submit) and isinstance(action.message, m.Join):
-            joins.append(moot.now)
+            joins.append(run.now)
         return isinstance(action, c.Load)
 
-    moot.lose = lose
-    moot.run_until(lambda moot: moot.now > 200_000)
+    run.lose = lose
+    run.run_until(lambda run: run.now > 200_000)
     waits = [after - before for before, after in pairwise(sorted(set(joins)))]
     assert waits[:3] == sorted(waits[:3])
     assert max(waits) <= 61_000
@@ -225,8 +227,8 @@ def test_a_client_that_cannot_load_the_model_stays_away_longer_each_time() -> No
 
 def test_a_result_is_not_told_after_the_client_gave_the_epoch_up() -> None:
     """Its training ended while it found out that it cannot follow: its bytes are gone by then."""
-    moot = Moot(3, delay=0, rounds_per_epoch=6)
-    who, client = next(iter(moot.clients.items()))
+    run = MemoryRun(3, delay=0, rounds_per_epoch=6)
+    who, client = next(iter(run.clients.items()))
     late: list[c.Trained] = []
 
     def lose(by: bytes, action: c.Action) -> bool:
@@ -236,18 +238,18 @@ def test_a_result_is_not_told_after_the_client_gave_the_epoch_up() -> None:
             return True
         return False
 
-    moot.lose = lose
-    moot.run_until(lambda moot: bool(late))
+    run.lose = lose
+    run.run_until(lambda run: bool(late))
     client.doing, client.training = Doing.Lost, None
-    given_up = client.apply(c.Alarm(), moot.now)
+    given_up = client.apply(c.Alarm(), run.now)
     assert c.Submit(m.Withdraw(who)) in given_up
-    assert not [a for a in client.apply(late[0], moot.now) if isinstance(a, c.Tell)]
+    assert not [a for a in client.apply(late[0], run.now) if isinstance(a, c.Tell)]
 
 
 def test_what_only_liars_know_of_is_asked_for_three_times_and_no_more() -> None:
     """One tells each peer another result: all witnesses saw it, and none of them a quorum has."""
-    moot = Moot(4, delay=1)
-    liar, *honest = moot.clients
+    run = MemoryRun(4, delay=1)
+    liar, *honest = run.clients
     asked: Counter[tuple[bytes, int, int]] = Counter()
 
     def lose(who: bytes, action: c.Action) -> bool:
@@ -258,15 +260,15 @@ def test_what_only_liars_know_of_is_asked_for_three_times_and_no_more() -> None:
             for other in honest:
                 own = sha256(action.result.commitment + other).digest()
                 told = replace(action.result, commitment=own, blob=own)
-                moot.queue.append((other, c.Offered(told)))
+                run.queue.append((other, c.Offered(told)))
             return True
         return False
 
-    moot.lose = lose
-    moot.run_until(finished)
+    run.lose = lose
+    run.run_until(finished)
     assert set(asked.values()) == {3}
-    assert {who for who, _, _ in asked} == set(moot.clients)
-    assert len({moot.model_hash(who) for who in moot.clients}) == 1
+    assert {who for who, _, _ in asked} == set(run.clients)
+    assert len({run.model_hash(who) for who in run.clients}) == 1
 
 
 @pytest.mark.parametrize(("delay", "trains"), [(0, False), (1, True)])
@@ -274,8 +276,8 @@ def test_work_begins_after_its_time_only_if_the_next_round_may_wait_for_it(
     delay: int, trains: bool
 ) -> None:
     """The model is ready when training time is over: without a delay nobody would see the work."""
-    moot = Moot(3, delay=delay, min_clients=2, init_min_clients=3, rounds_per_epoch=6)
-    slow, client = next(iter(moot.clients.items()))
+    run = MemoryRun(3, delay=delay, min_clients=2, init_min_clients=3, rounds_per_epoch=6)
+    slow, client = next(iter(run.clients.items()))
     learning: list[c.Learn] = []
 
     def lose(who: bytes, action: c.Action) -> bool:
@@ -283,24 +285,24 @@ def test_work_begins_after_its_time_only_if_the_next_round_may_wait_for_it(
             learning.append(action)
         return bool(learning) and who == slow
 
-    moot.lose = lose
-    moot.run_until(
-        lambda moot: (
+    run.lose = lose
+    run.run_until(
+        lambda run: (
             bool(learning)
-            and moot.state.run_state is RunState.RoundWitness
-            and moot.state.round.height == learning[0].height
-            and not moot.queue
+            and run.state.phase is Phase.RoundWitness
+            and run.state.round.height == learning[0].height
+            and not run.queue
         )
     )
-    done = c.Learnt(learning[0].epoch, learning[0].height, moot.state.model_hash)
-    begun = [a for a in client.apply(done, moot.now) if isinstance(a, c.Train)]
+    done = c.Learnt(learning[0].epoch, learning[0].height, run.state.model_hash)
+    begun = [a for a in client.apply(done, run.now) if isinstance(a, c.Train)]
     assert [train.height for train in begun] == ([learning[0].height] if trains else [])
 
 
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("clients", [1, 2, 3, 5])
 def test_a_witness_gives_the_merkle_root_of_what_it_received(delay: int, clients: int) -> None:
-    moot = Moot(clients, delay=delay)
+    run = MemoryRun(clients, delay=delay)
     attested: list[tuple[m.OpportunisticWitness, int]] = []
 
     def note(who: bytes, action: c.Action) -> bool:
@@ -308,12 +310,12 @@ def test_a_witness_gives_the_merkle_root_of_what_it_received(delay: int, clients
             attested.append((action.message, action.message.height - delay))
         return False
 
-    moot.lose = note
-    moot.run_until(finished)
+    run.lose = note
+    run.run_until(finished)
     assert any(height >= 0 for _, height in attested)
     for message, height in attested:
         at = (message.epoch, height)
-        received = [r.commitment for key, r in moot.results.items() if key[:2] == at]
+        received = [r.commitment for key, r in run.results.items() if key[:2] == at]
         assert message.broadcast_merkle == plain_merkle_root(sorted(received))
 
 
