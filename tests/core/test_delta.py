@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from core.coordinator.test_client import Moot, finished
 from folkmoot.core import delta
 from folkmoot.core.coordinator import Coordinator, Run, apply, create, encode
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.core.coordinator.view import apply_change, encode_change, view
 from folkmoot.core.registry import registry_of
+from support.memory_run import MemoryRun, finished
 
 
 class Leaf(msgspec.Struct, frozen=True, array_like=True):
@@ -143,12 +143,12 @@ def test_all_clients_that_hold_another_model_are_one_piece() -> None:
 
 def test_a_view_followed_by_changes_is_the_view_of_the_state() -> None:
     """Over a whole run; and a round's changes are small although the state is not."""
-    moot = Moot(5, delay=1, total_steps=20, rounds_per_epoch=10)
-    seen = shown = view(moot.state)
+    run = MemoryRun(5, delay=1, total_steps=20, rounds_per_epoch=10)
+    seen = shown = view(run.state)
     sizes = []
-    while not finished(moot):
-        moot.run_until(lambda moot: view(moot.state) != shown)  # noqa: B023
-        shown = view(moot.state)
+    while not finished(run):
+        run.run_until(lambda run: view(run.state) != shown)  # noqa: B023
+        shown = view(run.state)
         change = encode_change(seen, shown)
         seen = apply_change(seen, change)
         sizes.append(len(change))
@@ -159,4 +159,4 @@ def test_a_view_followed_by_changes_is_the_view_of_the_state() -> None:
 @pytest.mark.parametrize("garbage", [b"", b"\xff", b"\x81\xa1x\x01", b"\x80trailing"])
 def test_bytes_that_are_no_change_are_refused(garbage: bytes) -> None:
     with pytest.raises(delta.DeltaError):
-        apply_change(view(Moot(1).state), garbage)
+        apply_change(view(MemoryRun(1).state), garbage)

@@ -1,122 +1,19 @@
-"""Clients and a coordinator joined by a perfect network, and then by a worse one."""
+"""What a client does: in a run that goes well, with lost messages, lies and late work."""
 
-from collections import Counter, deque
-from collections.abc import Callable
+from collections import Counter
 from hashlib import sha256
 from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
 
-from folkmoot.core.coordinator import Run, apply, create, next_tick
 from folkmoot.core.coordinator import client_events as c
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.client import Client, Doing
+from folkmoot.core.coordinator.client import Doing
 from folkmoot.core.coordinator.commitment import commitment_hash
-from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.core.coordinator.ledger import Result
 from folkmoot.core.coordinator.state import Phase
-
-Event = c.Event
-
-
-class MemoryRun:
-    """A run in memory. A model is the list of all it has learnt."""
-
-    def __init__(self, clients: int, **config: object) -> None:
-        defaults = {"total_steps": 6, "rounds_per_epoch": 3, "global_batch_size_start": 12}
-        run = Run(
-            run_id="moot",
-            config=CoordinatorConfig(**{**defaults, "min_clients": clients, **config}),
-            model=Model(checkpoint="store/"),
-        )
-        self.now = 0
-        self.seed = 0
-        self.state = create(run, 0)
-        self.effects: list[m.Effect] = []
-        self.clients = {bytes([65 + i]) * 32: None for i in range(clients)}
-        self.clients = {who: Client(who, "moot") for who in self.clients}
-        self.queue: deque[tuple[bytes, Event]] = deque()
-        self.learnt: dict[bytes, list[bytes]] = {who: [] for who in self.clients}
-        self.results: dict[tuple[int, int, bytes], Result] = {}
-        self.lose: Callable[[bytes, c.Action], bool] = lambda who, action: False
-        self._show()
-
-    def run_until(self, done: Callable[["MemoryRun"], bool], limit: int = 20_000) -> None:
-        for _ in range(limit):
-            if done(self):
-                return
-            if self.queue:
-                who, event = self.queue.popleft()
-                for action in self.clients[who].apply(event, self.now):
-                    self._carry_out(who, action)
-            else:
-                self._let_time_pass()
-        raise AssertionError(f"still {self.state.phase} after {limit} events")
-
-    def _let_time_pass(self) -> None:
-        due = next_tick(self.state, self.now)
-        alarms = {who: client.next_alarm(self.now + 1) for who, client in self.clients.items()}
-        self.now = min([*alarms.values(), *([] if due is None else [max(due, self.now)])])
-        if due is not None and due <= self.now:
-            self._submit(b"", m.Tick())
-        for who, alarm in alarms.items():
-            if alarm <= self.now:
-                self.queue.append((who, c.Alarm()))
-
-    def _submit(self, who: bytes, message: m.AnyEvent) -> None:
-        self.seed += 1
-        before = self.state
-        self.state, effects = apply(before, message, self.now, self.seed)
-        self.effects += effects
-        for effect in effects:
-            if isinstance(effect, m.Refused) and who:
-                self.queue.append((who, c.WasRefused(message, effect)))
-        if self.state is not before:
-            self._show()
-
-    def _show(self) -> None:
-        self.queue.extend((who, c.Saw(self.state)) for who in self.clients)
-
-    def _carry_out(self, who: bytes, action: c.Action) -> None:
-        if self.lose(who, action):
-            return
-        learnt = self.learnt[who]
-        match action:
-            case c.Submit(message):
-                self._submit(who, message)
-            case c.Load(epoch, _, _, holders):
-                learnt[:] = self.learnt[holders[0]] if holders else []
-                self.queue.append((who, c.Loaded(epoch, self.model_hash(who))))
-            case c.Train(epoch, height, step, share):
-                commitment = commitment_hash(step, share, who)
-                result = Result(epoch, height, who, commitment, commitment, 1)
-                self.results[epoch, height, who] = result
-                self.queue.append((who, c.Trained(result, 100)))
-            case c.Tell(result):
-                others = [other for other in self.clients if other != who]
-                self.queue.extend((other, c.Offered(result)) for other in others)
-            case c.Fetch(result):
-                self.queue.append((who, c.Arrived(result)))
-            case c.Ask(epoch, height, senders):
-                for sender in senders:
-                    self.queue.append((who, c.Arrived(self.results[epoch, height, sender])))
-            case c.Learn(epoch, height, _, results):
-                learnt += [result.commitment for result in results]
-                self.queue.append((who, c.Learnt(epoch, height, self.model_hash(who))))
-            case c.Upload(epoch, step, _):
-                self.queue.append((who, c.Uploaded(epoch, f"store/{step}")))
-
-    def model_hash(self, who: bytes) -> bytes:
-        return sha256(b"".join(self.learnt[who])).digest()
-
-    def judged(self) -> tuple[int, int]:
-        rounds = [e for e in self.effects if isinstance(e, m.RoundJudged)]
-        return sum(r.attested for r in rounds), sum(r.owed for r in rounds)
-
-
-def finished(run: MemoryRun) -> bool:
-    return run.state.phase is Phase.Finished
+from support.memory_run import MemoryRun, finished
 
 
 @pytest.mark.parametrize("delay", [0, 1, 2])
