@@ -1,20 +1,18 @@
 """Objects by key behind one URL: S3, Google Cloud, Azure, a folder, memory, or read-only HTTP."""
 
-from folkmoot.exchange.bucket.bucket import (
+from folkmoot.exchange.bucket.backend import folder_of
+from folkmoot.exchange.bucket.bucket import Bucket, ObjectInfo
+from folkmoot.exchange.bucket.errors import (
     AccessDenied,
     AlreadyExists,
     BrokenOff,
-    Bucket,
     BucketError,
-    BucketObject,
     Missing,
     NotPossible,
-    ObjectInfo,
     TooLarge,
     TooShort,
-    folder_of,
-    open_object,
 )
+from folkmoot.exchange.bucket.object import BucketObject, open_object
 
 __all__ = [
     "AccessDenied",

@@ -12,19 +12,25 @@ failure is a BucketError that says which object and what to do. Each call exists
 and `_async`; both are safe to call from many threads or tasks.
 """
 
-import contextlib
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 import obstore
-from obstore import exceptions
 from obstore.store import HTTPStore
 
+from folkmoot.exchange.bucket.backend import folder_of, open_store
+from folkmoot.exchange.bucket.errors import (
+    BucketError,
+    Missing,
+    NotPossible,
+    TooLarge,
+    TooShort,
+    translated,
+)
 from folkmoot.exchange.bucket.folder import (
     PART,
     AsyncBody,
@@ -32,42 +38,9 @@ from folkmoot.exchange.bucket.folder import (
     write_file,
     write_file_async,
 )
-from folkmoot.exchange.bucket.store import (
-    AccessDenied,
-    AlreadyExists,
-    BrokenOff,
-    BucketError,
-    Missing,
-    NotPossible,
-    TooLarge,
-    TooShort,
-    again,
-    again_async,
-    checked_key,
-    checked_prefix,
-    checked_range,
-    first_line,
-    is_broken_off,
-    is_denial,
-    open_store,
-)
+from folkmoot.exchange.bucket.keys import checked_key, checked_prefix, checked_range
+from folkmoot.exchange.bucket.retry import retry_broken_off, retry_broken_off_async
 from folkmoot.host.threads import in_thread
-
-__all__ = [
-    "AccessDenied",
-    "AlreadyExists",
-    "BrokenOff",
-    "Bucket",
-    "BucketError",
-    "BucketObject",
-    "Missing",
-    "NotPossible",
-    "ObjectInfo",
-    "TooLarge",
-    "TooShort",
-    "folder_of",
-    "open_object",
-]
 
 NEAR = 64 << 10
 """Ranges at most this far apart are cheaper to read through than to ask for twice."""
@@ -92,24 +65,24 @@ class Bucket:
         self.folder = folder_of(url)
         self._store = open_store(url, self.folder, dict(options or {}), patience)
 
-    @again
+    @retry_broken_off
     def get(self, key: str, limit: int) -> memoryview:
         """The whole object, without a copy, if it has at most `limit` bytes."""
-        with self._translated(key):
+        with translated(self.url, key):
             found = obstore.get(self._store, checked_key(self.url, key))
             self._bound(key, found.meta["size"], limit)
             return memoryview(found.bytes())
 
-    @again_async
+    @retry_broken_off_async
     async def get_async(self, key: str, limit: int) -> memoryview:
-        with self._translated(key):
+        with translated(self.url, key):
             found = await obstore.get_async(self._store, checked_key(self.url, key))
             self._bound(key, found.meta["size"], limit)
             return memoryview(await found.bytes_async())
 
     def stream(self, key: str, limit: int, chunk: int = PART) -> Iterator[bytes]:
         """The object in chunks of about `chunk` bytes, for what should not be in memory."""
-        with self._translated(key):
+        with translated(self.url, key):
             if self.folder is not None:
                 yield from self._file(self.folder, key, limit, chunk)
                 return
@@ -118,7 +91,7 @@ class Bucket:
             yield from map(bytes, found.stream(min_chunk_size=chunk))
 
     async def stream_async(self, key: str, limit: int, chunk: int = PART) -> AsyncIterator[bytes]:
-        with self._translated(key):
+        with translated(self.url, key):
             if self.folder is not None:
                 pieces = self._file(self.folder, key, limit, chunk)
                 while piece := await in_thread(next, pieces, b""):
@@ -129,12 +102,12 @@ class Bucket:
             async for piece in found.stream(min_chunk_size=chunk):
                 yield bytes(piece)
 
-    @again
+    @retry_broken_off
     def get_range(self, key: str, start: int, length: int) -> memoryview:
         """Exactly `length` bytes from `start`; TooShort when the object ends before."""
         checked_range(self.url, key, start, length)
         try:
-            with self._translated(key):
+            with translated(self.url, key):
                 found = obstore.get_range(self._store, key, start=start, length=length)
         except BucketError as error:
             if type(error) is BucketError and (size := self.size(key)) < start + length:
@@ -144,11 +117,11 @@ class Bucket:
             raise self._too_short(key, start, length, start + len(found))
         return memoryview(found)
 
-    @again_async
+    @retry_broken_off_async
     async def get_range_async(self, key: str, start: int, length: int) -> memoryview:
         checked_range(self.url, key, start, length)
         try:
-            with self._translated(key):
+            with translated(self.url, key):
                 found = await obstore.get_range_async(self._store, key, start=start, length=length)
         except BucketError as error:
             if type(error) is BucketError and (size := await self.size_async(key)) < start + length:
@@ -158,13 +131,13 @@ class Bucket:
             raise self._too_short(key, start, length, start + len(found))
         return memoryview(found)
 
-    @again
+    @retry_broken_off
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Ranges:
         """Several (start, length) ranges: near ones in one request, far ones side by side."""
         for start, length in ranges:
             checked_range(self.url, key, start, length)
         starts, lengths = [start for start, _ in ranges], [length for _, length in ranges]
-        with self._translated(key):
+        with translated(self.url, key):
             found = obstore.get_ranges(
                 self._store, key, starts=starts, lengths=lengths, coalesce=NEAR
             )
@@ -174,11 +147,11 @@ class Bucket:
         return [memoryview(piece) for piece in found]
 
     def size(self, key: str) -> int:
-        with self._translated(key):
+        with translated(self.url, key):
             return obstore.head(self._store, checked_key(self.url, key))["size"]
 
     async def size_async(self, key: str) -> int:
-        with self._translated(key):
+        with translated(self.url, key):
             return (await obstore.head_async(self._store, checked_key(self.url, key)))["size"]
 
     def put(self, key: str, body: Body, *, create: bool = False) -> None:
@@ -188,7 +161,7 @@ class Bucket:
         request, so a body to create is held in memory there.
         """
         self._check_writable(key)
-        with self._translated(key):
+        with translated(self.url, key):
             if self.folder is not None:
                 write_file(self.folder / key, body, create)
             else:
@@ -196,7 +169,7 @@ class Bucket:
 
     async def put_async(self, key: str, body: AsyncBody, *, create: bool = False) -> None:
         self._check_writable(key)
-        with self._translated(key):
+        with translated(self.url, key):
             if self.folder is None:
                 await obstore.put_async(self._store, key, body, **_how(body, create))
             elif isinstance(body, AsyncIterable):
@@ -206,7 +179,7 @@ class Bucket:
 
     def signed_url(self, method: Literal["GET", "PUT"], key: str, seconds: int) -> str:
         """A URL with which anybody may GET or PUT this one object for a while."""
-        with self._translated(key):
+        with translated(self.url, key):
             checked_key(self.url, key)
             try:
                 return str(obstore.sign(self._store, method, key, timedelta(seconds=seconds)))
@@ -215,13 +188,13 @@ class Bucket:
 
     def list(self, prefix: str = "") -> Listing:
         """Every object under the folder `prefix`, in the order of their keys."""
-        with self._translated(prefix):
+        with translated(self.url, prefix):
             self._check_listable()
             batches = obstore.list(self._store, checked_prefix(self.url, prefix), chunk_size=1000)
             return _entries([meta for batch in batches for meta in batch])
 
     async def list_async(self, prefix: str = "") -> Listing:
-        with self._translated(prefix):
+        with translated(self.url, prefix):
             self._check_listable()
             batches = obstore.list(self._store, checked_prefix(self.url, prefix), chunk_size=1000)
             return _entries([meta async for batch in batches for meta in batch])
@@ -230,7 +203,7 @@ class Bucket:
         """Remove an object; one that is not there is already removed."""
         self._check_writable(key)
         try:
-            with self._translated(key):
+            with translated(self.url, key):
                 obstore.delete(self._store, key)
         except Missing:
             return
@@ -238,28 +211,10 @@ class Bucket:
     async def delete_async(self, key: str) -> None:
         self._check_writable(key)
         try:
-            with self._translated(key):
+            with translated(self.url, key):
                 await obstore.delete_async(self._store, key)
         except Missing:
             return
-
-    @contextlib.contextmanager
-    def _translated(self, key: str) -> Iterator[None]:
-        try:
-            yield
-        except FileNotFoundError as error:
-            raise Missing(self.url, key, "there is no such object") from error
-        except (exceptions.AlreadyExistsError, exceptions.PreconditionError, FileExistsError) as e:
-            raise AlreadyExists(self.url, key, "the object already exists") from e
-        except exceptions.NotSupportedError as error:
-            raise NotPossible(self.url, key, first_line(error)) from error
-        except (exceptions.BaseError, OSError) as error:
-            if is_denial(error):
-                why = f"access denied; check the credentials and their rights: {first_line(error)}"
-                raise AccessDenied(self.url, key, why) from error
-            if is_broken_off(error):
-                raise BrokenOff(self.url, key, "the transfer broke off") from error
-            raise BucketError(self.url, key, first_line(error)) from error
 
     def _file(self, folder: Path, key: str, limit: int, chunk: int) -> Iterator[bytes]:
         """A file in chunks; obstore reads one in pieces of 8 kB, ten times slower."""
@@ -287,41 +242,6 @@ class Bucket:
     def _check_listable(self) -> None:
         if isinstance(self._store, HTTPStore):
             raise NotPossible(self.url, "", "a bucket behind plain HTTP cannot be listed")
-
-
-class BucketObject:
-    """One object as a source of bytes: `size()` and `read(start, length)`."""
-
-    def __init__(self, bucket: Bucket, key: str) -> None:
-        self.bucket, self.key = bucket, key
-        self.name = f"{bucket.url.rstrip('/')}/{key}"
-
-    def size(self) -> int:
-        return self.bucket.size(self.key)
-
-    def read(self, start: int, length: int) -> memoryview:
-        return self.bucket.get_range(self.key, start, length)
-
-    def read_many(self, ranges: Sequence[tuple[int, int]]) -> Ranges:
-        return self.bucket.get_ranges(self.key, ranges)
-
-
-def folder_of(url: str) -> Path | None:
-    """The folder that a bucket's URL names, or None when it is another kind of bucket."""
-    scheme = urlsplit(url).scheme
-    if scheme not in ("", "file"):
-        return None
-    return Path(unquote(urlsplit(url).path) if scheme else url).absolute()
-
-
-def open_object(
-    url: str, options: Mapping[str, str] | None = None, patience: float = 60.0
-) -> BucketObject:
-    """The object a URL such as `https://host/corpus/train.bin` names."""
-    base, _, key = url.rpartition("/")
-    if not base or not key or base.endswith(":/"):
-        raise NotPossible(url, "", "this URL names no object inside a bucket")
-    return BucketObject(Bucket(base, options, patience), key)
 
 
 def _how(body: AsyncBody, create: bool) -> dict[str, Any]:

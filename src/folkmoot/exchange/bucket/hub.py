@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from folkmoot.exchange.bucket.store import (
+from folkmoot.exchange.bucket.errors import (
     AccessDenied,
     BucketError,
     Missing,
