@@ -3,7 +3,13 @@ import pytest
 import scipy.fft
 import torch
 
-from folkmoot.learning.methods.distro.dct import cosines, dct_chunks, halves, idct_chunks, scales
+from folkmoot.learning.methods.distro.dct import (
+    cosines,
+    dct_chunks,
+    halving_factors,
+    idct_chunks,
+    scales,
+)
 from folkmoot.learning.methods.distro.reference import topk
 
 
@@ -34,7 +40,7 @@ def test_every_length_agrees_with_scipy_and_comes_back(h, w):
 def constants(n):
     """Each table of dct.py beside its values in float64."""
     half = np.arange(n // 2) + 0.5
-    yield halves(n), 0.5 / np.cos(half * (np.pi / n))
+    yield halving_factors(n), 0.5 / np.cos(half * (np.pi / n))
     yield scales(n)[:2], np.sqrt(np.array([1.0, 2.0][:n]) / n)
     if n % 2:
         frequency, position = np.mgrid[0:n, 0:n]

@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float32]
 
 
 @lru_cache(maxsize=256)
-def halves(n: int) -> Floats:
+def halving_factors(n: int) -> Floats:
     """1 / (2 cos((i + ½) π / n)) for i < n / 2: what scales the differences."""
     i = np.arange(n // 2, dtype=np.float64)
     return (0.5 / np.cos((i + 0.5) * (np.pi / n))).astype(np.float32)
@@ -63,7 +63,7 @@ def _forward(x: torch.Tensor) -> torch.Tensor:
         return x if n == 1 else _multiply_out(torch.from_numpy(cosines(n)).to(x.device), x)
     top, mirrored = x[: n // 2], x[n // 2 :].flip(0)
     even = _forward(top + mirrored)
-    odd = _forward((top - mirrored) * _rows(halves(n), x))
+    odd = _forward((top - mirrored) * _rows(halving_factors(n), x))
     odd[:-1] = odd[:-1] + odd[1:]
     return torch.stack((even, odd), dim=1).reshape(x.shape)
 
@@ -75,7 +75,7 @@ def _inverse(x: torch.Tensor) -> torch.Tensor:
     even, odd = x[0::2], x[1::2].clone()
     odd[1:] = odd[1:] + x[1::2][:-1]
     top = _inverse(even)
-    mirrored = _inverse(odd) * _rows(halves(n), x)
+    mirrored = _inverse(odd) * _rows(halving_factors(n), x)
     return torch.cat((top + mirrored, (top - mirrored).flip(0)))
 
 

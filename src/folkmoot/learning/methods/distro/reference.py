@@ -13,7 +13,7 @@ import torch
 from folkmoot.learning.methods.distro import wire
 from folkmoot.learning.methods.distro.backup import LOW_BYTE, WeightBackup
 from folkmoot.learning.methods.distro.dct import dct_chunks, idct_chunks
-from folkmoot.learning.methods.distro.orthogonal import orthogonal
+from folkmoot.learning.methods.distro.orthogonal import orthogonalise
 from folkmoot.learning.methods.distro.plan import Group, Plan, Slot, as_matrices
 from folkmoot.learning.methods.distro.treatment import (
     NORM,
@@ -102,7 +102,7 @@ def look_ahead(
 ) -> None:
     for number, g in enumerate(plan.groups):
         c = _coefficients(momentum, g).view(g.count, g.w, g.h)
-        u = idct_chunks(orthogonal(c)) if treatment == ORTHOGONAL else torch.sign(idct_chunks(c))
+        u = idct_chunks(orthogonalise(c)) if treatment == ORTHOGONAL else torch.sign(idct_chunks(c))
         here = gather(plan, weights, number)
         there = (here - u * distance).view(torch.int32) & ~LOW_BYTE
         there |= here.view(torch.int32) & LOW_BYTE
@@ -141,7 +141,7 @@ def apply(
     rms = _inverse_rms(plan, total) if s.treatment == NORM else None
     for number, g in enumerate(plan.groups):
         c = _coefficients(total, g).view(g.count, g.w, g.h)
-        x = idct_chunks(orthogonal(c) if s.treatment == ORTHOGONAL else c)
+        x = idct_chunks(orthogonalise(c) if s.treatment == ORTHOGONAL else c)
         held = None if second is None else _coefficients(second, g).view(g.count, g.h, g.w)
         scale = None if rms is None else rms[g.first : g.first + g.count].view(-1, 1, 1)
         u = x if s.treatment == ORTHOGONAL else treat(s, x, held, scale)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from folkmoot.core.method_config import DistroConfig
 from folkmoot.learning.methods.distro import reference
 from folkmoot.learning.methods.distro.cpu import backend as cpu
-from folkmoot.learning.methods.distro.cpu.topk import largest
+from folkmoot.learning.methods.distro.cpu.topk import topk
 from folkmoot.learning.methods.distro.plan import make_plan
 from folkmoot.learning.methods.distro.treatment import ORTHOGONAL, SIGN, stepping
 
@@ -73,7 +73,7 @@ def test_the_k_largest_are_those_a_stable_sort_finds(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     x = rng.integers(-levels, levels + 1, n).astype(np.float32) / 7
     chosen = np.empty(k, np.int32)
-    largest(x.view(np.int32), k, np.empty((3, n), np.int32), chosen)
+    topk(x.view(np.int32), k, np.empty((3, n), np.int32), chosen)
     expected = np.sort(np.argsort(-np.abs(x), kind="stable")[:k])
     assert (chosen == expected).all()
 

@@ -1,4 +1,4 @@
-"""The compiled evening of a chunk has the bits of orthogonal.py, however full the chunk is."""
+"""The CPU's kernel has the bits of distro/orthogonal.py, however full a chunk is."""
 
 from __future__ import annotations
 
@@ -6,24 +6,28 @@ import numpy as np
 import pytest
 import torch
 
-from folkmoot.learning.methods.distro.cpu.orthogonal import even
-from folkmoot.learning.methods.distro.orthogonal import factors, orthogonal, steps
+from folkmoot.learning.methods.distro.cpu.orthogonal import orthogonalise_chunk
+from folkmoot.learning.methods.distro.orthogonal import (
+    largest_integer,
+    orthogonalise,
+    output_factors,
+)
 
 SHARE = np.float32(1 / 3)
 
 
-def evened(x, h, w):
-    scalars = tuple(np.float32(s) for s in (steps(max(h, w)), *factors(h, w)))
-    room = np.full(2 * min(h, w) ** 2, 777, np.float32)  # what was not written must not be read
-    made, _ = even(
-        x.copy(), np.full(h * w, 777, np.float32), h, w, SHARE, scalars, room,
+def compiled(x, h, w):
+    scalars = tuple(np.float32(s) for s in (largest_integer(max(h, w)), *output_factors(h, w)))
+    scratch = np.full(2 * min(h, w) ** 2, 777, np.float32)  # what was not written must not be read
+    made, _ = orthogonalise_chunk(
+        x.copy(), np.full(h * w, 777, np.float32), h, w, SHARE, scalars, scratch,
         np.full((3, 64), -1, np.int64),
     )  # fmt: skip
     return made
 
 
 def expected(x, h, w):
-    return orthogonal(torch.from_numpy(x * SHARE).view(1, h, w)).numpy().reshape(-1)
+    return orthogonalise(torch.from_numpy(x * SHARE).view(1, h, w)).numpy().reshape(-1)
 
 
 def chunk(entries, size, draw, signs):
@@ -40,7 +44,7 @@ def test_compiled_and_plain_agree(h, w, entries):
     draw = np.random.default_rng(entries)
     for signs in (True, False):
         x = chunk(entries, h * w, draw, signs)
-        np.testing.assert_array_equal(evened(x, h, w), expected(x, h, w))
+        np.testing.assert_array_equal(compiled(x, h, w), expected(x, h, w))
 
 
 @pytest.mark.parametrize("side", [3, 20, 40, 60])
@@ -53,7 +57,7 @@ def test_entries_that_keep_to_some_rows_and_columns_agree(side, part):
         rows, columns = (np.sort(draw.choice(64, side, replace=False)) for _ in range(2))
         x[np.ix_(rows, columns)] = (draw.random((side, side)) < part) * draw.standard_normal(side)
         np.testing.assert_array_equal(
-            evened(x.reshape(-1), 64, 64), expected(x.reshape(-1), 64, 64)
+            compiled(x.reshape(-1), 64, 64), expected(x.reshape(-1), 64, 64)
         )
 
 
@@ -61,17 +65,17 @@ def test_entries_in_one_row_or_column_agree():
     for places in (slice(64 * 5, 64 * 6), slice(5, None, 64)):
         x = np.zeros(4096, np.float32)
         x[places] = np.linspace(-1, 1, 64, dtype=np.float32)
-        np.testing.assert_array_equal(evened(x, 64, 64), expected(x, 64, 64))
+        np.testing.assert_array_equal(compiled(x, 64, 64), expected(x, 64, 64))
 
 
 def test_entries_that_round_to_nothing_agree():
     x = np.zeros(4096, np.float32)
     x[[7, 70, 700]] = 1.0, 1e-9, -1e-9
-    np.testing.assert_array_equal(evened(x, 64, 64), expected(x, 64, 64))
+    np.testing.assert_array_equal(compiled(x, 64, 64), expected(x, 64, 64))
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan, 3e38, 1e-44])
 def test_a_chunk_out_of_all_proportion_moves_nothing(value):
     x = np.zeros(4096, np.float32)
     x[9] = value
-    assert not evened(x, 64, 64).any()
+    assert not compiled(x, 64, 64).any()

@@ -21,12 +21,12 @@ from folkmoot.learning.methods.distro.backup import LOW_BYTE, WeightBackup
 from folkmoot.learning.methods.distro.cpu import chunk_dct, kernels
 from folkmoot.learning.methods.distro.cpu.packing import check_body as check_body
 from folkmoot.learning.methods.distro.cpu.packing import pack as pack
-from folkmoot.learning.methods.distro.orthogonal import factors, steps
+from folkmoot.learning.methods.distro.orthogonal import largest_integer, output_factors
 from folkmoot.learning.methods.distro.plan import Group, Plan
 from folkmoot.learning.methods.distro.treatment import NORM, Stepping, inverse_rms
 from folkmoot.learning.methods.distro.wire import Floats, Indices, Section, sections
 
-_SHARES, _LEAST = 8, 1 << 18
+_BATCHES, _LEAST = 8, 1 << 18
 """A thread takes so many batches, of at least so many values: a call costs as much as some
 thousands of values, and threads should end together."""
 _NOTHING = np.zeros(0, np.float32)
@@ -62,7 +62,7 @@ class Batch(msgspec.Struct, frozen=True):
     @property
     def orthogonal(self) -> tuple[Any, ...]:
         h, w = self.g.h, self.g.w
-        return tuple(np.float32(x) for x in (steps(max(h, w)), *factors(h, w)))
+        return tuple(np.float32(x) for x in (largest_integer(max(h, w)), *output_factors(h, w)))
 
     def values(self, buffer: Floats) -> Floats:
         g = self.g
@@ -74,7 +74,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 def _batches(plan: Plan, threads: int) -> list[Batch]:
-    values = plan.size if threads == 1 else max(_LEAST, plan.size // (threads * _SHARES))
+    values = plan.size if threads == 1 else max(_LEAST, plan.size // (threads * _BATCHES))
     return [
         Batch(plan, g, at, first, min(g.count, first + chunks))
         for g, at in zip(plan.groups, sections(plan), strict=True)
@@ -195,7 +195,7 @@ def _inverse_rms(plan: Plan, raw: npt.NDArray[np.uint8], s: Stepping) -> Floats:
 
     def work(b: Batch) -> None:
         out = b.chunks(squares)
-        kernels.squares(b.g.size, b.g.k, raw, b.layout, np.float32(s.share), b.first, out)
+        kernels.square_sums(b.g.size, b.g.k, raw, b.layout, np.float32(s.share), b.first, out)
 
     _in_batches(plan, work)
     return inverse_rms(plan, squares)

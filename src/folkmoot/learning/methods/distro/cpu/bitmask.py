@@ -12,25 +12,25 @@ from numba.extending import intrinsic
 
 from folkmoot.learning.methods.distro.cpu.simd import (
     COLUMNS,
-    LANES,
-    WHOLE,
+    INTS,
+    SIMD_WIDTH,
     N,
     address,
-    data_of,
-    spread,
+    broadcast,
+    pointers,
 )
 
 
-def as_bits(b: Any, truths: list[Any]) -> Any:
+def pack_mask(b: Any, truths: list[Any]) -> Any:
     """Eight vectors of truths as one word."""
     found = ir.Constant(ir.IntType(64), 0)
     for c, which in zip(COLUMNS, truths, strict=True):
-        bits = b.zext(b.bitcast(which, ir.IntType(LANES)), ir.IntType(64))
+        bits = b.zext(b.bitcast(which, ir.IntType(SIMD_WIDTH)), ir.IntType(64))
         found = b.or_(found, b.shl(bits, ir.Constant(ir.IntType(64), c)))
     return found
 
 
-def _count(typing: Any, bits: Any) -> Any:
+def _popcount(typing: Any, bits: Any) -> Any:
     """How many bits are set."""
 
     def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
@@ -39,10 +39,10 @@ def _count(typing: Any, bits: Any) -> Any:
     return types.int64(types.int64), codegen
 
 
-count: Any = intrinsic(_count)
+popcount: Any = intrinsic(_popcount)
 
 
-def _single(typing: Any, bits: Any) -> Any:
+def _float_from_bits(typing: Any, bits: Any) -> Any:
     """The float32 that has these bits."""
 
     def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
@@ -51,10 +51,10 @@ def _single(typing: Any, bits: Any) -> Any:
     return types.float32(types.int32), codegen
 
 
-single: Any = intrinsic(_single)
+float_from_bits: Any = intrinsic(_float_from_bits)
 
 
-def _lowest(typing: Any, bits: Any) -> Any:
+def _lowest_bit(typing: Any, bits: Any) -> Any:
     """The number of the lowest bit that is set, 0 if none is."""
 
     def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
@@ -64,59 +64,59 @@ def _lowest(typing: Any, bits: Any) -> Any:
     return types.int64(types.int64), codegen
 
 
-lowest: Any = intrinsic(_lowest)
+lowest_bit: Any = intrinsic(_lowest_bit)
 
 
-def _without_sign(b: Any, data: Any, at: Any, by: int) -> Any:
-    place = b.bitcast(address(b, data, at, by), WHOLE.as_pointer())
-    return b.and_(b.load(place, align=4), ir.Constant(WHOLE, [0x7FFFFFFF] * LANES))
+def _magnitude(b: Any, data: Any, at: Any, by: int) -> Any:
+    place = b.bitcast(address(b, data, at, by), INTS.as_pointer())
+    return b.and_(b.load(place, align=4), ir.Constant(INTS, [0x7FFFFFFF] * SIMD_WIDTH))
 
 
-def _tops(typing: Any, x: Any, first: Any, last: Any, out: Any, to: Any) -> Any:
+def _block_maxima(typing: Any, x: Any, first: Any, last: Any, out: Any, to: Any) -> Any:
     """To out[to] and the seven after it: the largest bits without a sign among every eighth of
     x[first] … x[last - 1]. Both arrays are int32; a block of 64 is taken at a time."""
 
     def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        x, out = data_of(context, b, sig, args, (0, 3))
+        x, out = pointers(context, b, sig, args, (0, 3))
         before, loop, after = b.block, b.append_basic_block("each"), b.append_basic_block("done")
         b.branch(loop)
         b.position_at_end(loop)
-        at, found = b.phi(args[1].type), b.phi(WHOLE)
-        tops = [_without_sign(b, x, at, c) for c in COLUMNS]
-        while len(tops) > 1:
-            tops = [_larger(b, *tops[i : i + 2]) for i in range(0, len(tops), 2)]
-        top = _larger(b, found, tops[0])
+        at, found = b.phi(args[1].type), b.phi(INTS)
+        maxima = [_magnitude(b, x, at, c) for c in COLUMNS]
+        while len(maxima) > 1:
+            maxima = [_max(b, *maxima[i : i + 2]) for i in range(0, len(maxima), 2)]
+        top = _max(b, found, maxima[0])
         then = b.add(at, ir.Constant(at.type, N))
         b.cbranch(b.icmp_signed("<", then, args[2]), loop, after)
-        for phi, start, again in ((at, args[1], then), (found, ir.Constant(WHOLE, [0] * 8), top)):
+        for phi, start, again in ((at, args[1], then), (found, ir.Constant(INTS, [0] * 8), top)):
             phi.add_incoming(start, before)
             phi.add_incoming(again, loop)
         b.position_at_end(after)
-        place = b.bitcast(address(b, out, args[4], 0), WHOLE.as_pointer())
+        place = b.bitcast(address(b, out, args[4], 0), INTS.as_pointer())
         b.store(top, place, align=4)
         return context.get_dummy_value()
 
-    whole = types.intp
-    return types.void(x, whole, whole, out, whole), codegen
+    intp = types.intp
+    return types.void(x, intp, intp, out, intp), codegen
 
 
-tops: Any = intrinsic(_tops)
+block_maxima: Any = intrinsic(_block_maxima)
 
 
-def _larger(b: Any, x: Any, y: Any) -> Any:
+def _max(b: Any, x: Any, y: Any) -> Any:
     return b.select(b.icmp_signed(">", x, y), x, y)
 
 
-def _reaching(typing: Any, x: Any, at: Any, bar: Any) -> Any:
+def _mask_at_least(typing: Any, x: Any, at: Any, threshold: Any) -> Any:
     """Which of the 64 int32 from x[at] on reach a bar, signs left out: a bit each."""
 
     def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        (data,) = data_of(context, b, sig, args, (0,))
-        bar = spread(b, args[2], WHOLE)
-        values = [_without_sign(b, data, args[1], c) for c in COLUMNS]
-        return as_bits(b, [b.icmp_signed(">=", x, bar) for x in values])
+        (data,) = pointers(context, b, sig, args, (0,))
+        threshold = broadcast(b, args[2], INTS)
+        values = [_magnitude(b, data, args[1], c) for c in COLUMNS]
+        return pack_mask(b, [b.icmp_signed(">=", x, threshold) for x in values])
 
     return types.int64(x, types.intp, types.int32), codegen
 
 
-reaching: Any = intrinsic(_reaching)
+mask_at_least: Any = intrinsic(_mask_at_least)

@@ -13,10 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from folkmoot.learning.methods.distro.cpu.dct64 import dct64, dct64_onto, idct64, idct64_here
+from folkmoot.learning.methods.distro.cpu.dct64 import (
+    dct64,
+    dct64_accumulate,
+    idct64,
+    idct64_in_place,
+)
 from folkmoot.learning.methods.distro.cpu.jit import compiled
-from folkmoot.learning.methods.distro.cpu.simd import copy_row, fetch, swap8, turn8
-from folkmoot.learning.methods.distro.dct import Floats, cosines, halves, scales
+from folkmoot.learning.methods.distro.cpu.simd import (
+    copy_row,
+    prefetch,
+    swap_transpose8,
+    transpose8,
+)
+from folkmoot.learning.methods.distro.dct import Floats, cosines, halving_factors, scales
 
 Tables = tuple[int, Floats, Floats, Floats]
 
@@ -26,7 +36,7 @@ def tables(n: int) -> Tables:
     """For length n: its odd part, the halving factors of all levels, odd cosines, scales."""
     odd, factors = n, [np.zeros(0, np.float32)]
     while odd % 2 == 0 and odd > 0:
-        factors.append(halves(odd))
+        factors.append(halving_factors(odd))
         odd //= 2
     return odd, np.concatenate(factors), cosines(odd), scales(n)
 
@@ -76,7 +86,7 @@ def _halve(x: Any, y: Any, n: int, m: int, length: int, factors: Any) -> None:
 
 
 @compiled
-def _weave(x: Any, y: Any, n: int, m: int, length: int) -> None:
+def _interleave(x: Any, y: Any, n: int, m: int, length: int) -> None:
     """x to y: even frequencies from each block's first half, odd ones from sums in its second."""
     half = length // 2
     for block in range(0, n, length):
@@ -90,8 +100,8 @@ def _weave(x: Any, y: Any, n: int, m: int, length: int) -> None:
 
 
 @compiled
-def _unweave(x: Any, y: Any, n: int, m: int, length: int) -> None:
-    """The transpose of `_weave`."""
+def _deinterleave(x: Any, y: Any, n: int, m: int, length: int) -> None:
+    """The transpose of `_interleave`."""
     half = length // 2
     for block in range(0, n, length):
         for i in range(half):
@@ -139,7 +149,7 @@ def forward_rows(x: Any, y: Any, n: int, m: int, t: Any) -> Any:
         x, y = y, x
     while length < n:
         length = 2 * length
-        _weave(x, y, n, m, length)
+        _interleave(x, y, n, m, length)
         x, y = y, x
     _scale(x, n, m, scale)
     return x, y
@@ -152,7 +162,7 @@ def inverse_rows(x: Any, y: Any, n: int, m: int, t: Any) -> Any:
     _scale(x, n, m, scale)
     length, used = n, 0
     while length > odd:
-        _unweave(x, y, n, m, length)
+        _deinterleave(x, y, n, m, length)
         x, y, used, length = y, x, used + length // 2, length // 2
     if odd > 1:
         _multiply_out(x, y, n, m, odd, matrix, True)
@@ -172,64 +182,67 @@ def transpose(x: Any, y: Any, n: int, m: int) -> None:
 
 
 @compiled
-def _turn64(x: Any) -> None:
+def _transpose64(x: Any) -> None:
     for i in range(0, 64, 8):
-        turn8(x, i * 65, x, i * 65)
+        transpose8(x, i * 65, x, i * 65)
         for j in range(0, i, 8):
-            swap8(x, i * 64 + j, j * 64 + i)
+            swap_transpose8(x, i * 64 + j, j * 64 + i)
 
 
 @compiled
-def _fetch_rows(first: int, last: int, w: int, at: int, stride: int, flat: Any) -> None:
+def _prefetch_rows(first: int, last: int, w: int, at: int, stride: int, flat: Any) -> None:
     for i in range(first, last):
         for line in range(0, w, 16):
-            fetch(flat, at + i * stride + line)
+            prefetch(flat, at + i * stride + line)
 
 
 @compiled
 def forward_chunk(
-    h: int, w: int, th: Any, tw: Any, at: int, stride: int, flat: Any, then: int, then_stride: int,
-    momentum: Any, at_held: int, then_held: int, keep: Any, scale: Any, a: Any, b: Any,
+    h: int, w: int, th: Any, tw: Any, at: int, stride: int, flat: Any, ahead: int,
+    ahead_stride: int, momentum: Any, at_held: int, ahead_held: int, decay: Any, scale: Any,
+    a: Any, b: Any,
 ) -> None:  # fmt: skip
-    """The chunk [w, h] at momentum[at_held] ← itself · keep + scale · the coefficients of flat[at].
+    """The chunk [w, h] at momentum[at_held] ← itself · decay + scale · the DCT of flat[at].
 
-    Rows of a chunk are short and too far apart to be foreseen; so those of the chunk at `then` and
-    `then_held`, which comes next, are asked for meanwhile."""
+    Rows of a chunk are short and too far apart to be foreseen; so those of the chunk at `ahead` and
+    `ahead_held`, which comes next, are prefetched meanwhile."""
     if h == 64 and w == 64:
         # Copied row by row first: rows a power of two apart would push each other out of the cache.
         for i in range(64):
             copy_row(flat, at + i * stride, a, i * 64)
         for c in range(0, 64, 8):
-            dct64(a, c, 64, a, c, momentum, then_held + c * 64, 64)
-        _turn64(a)
+            dct64(a, c, 64, a, c, momentum, ahead_held + c * 64, 64)
+        _transpose64(a)
         for c in range(0, 64, 8):
-            soon = then + c * then_stride
-            dct64_onto(a, c, momentum, at_held + c, keep, scale, flat, soon, then_stride)
+            ahead_row = ahead + c * ahead_stride
+            dct64_accumulate(
+                a, c, momentum, at_held + c, decay, scale, flat, ahead_row, ahead_stride
+            )
         return
     for i in range(h):
         copy(flat[at + i * stride : at + i * stride + w], row(a, i, w))
-    _fetch_rows(0, h, w, then, then_stride, flat)
+    _prefetch_rows(0, h, w, ahead, ahead_stride, flat)
     x, y = forward_rows(a, b, h, w, th)
     transpose(x, y, h, w)
     x, y = forward_rows(y, x, w, h, tw)
     held = momentum[at_held : at_held + h * w]
     for i in range(h * w):
-        held[i] = held[i] * keep + x[i] * scale
+        held[i] = held[i] * decay + x[i] * scale
 
 
 @compiled
 def inverse_chunk(
-    h: int, w: int, th: Any, tw: Any, flat: Any, then: int, then_stride: int, a: Any, b: Any
+    h: int, w: int, th: Any, tw: Any, flat: Any, ahead: int, ahead_stride: int, a: Any, b: Any
 ) -> Any:
-    """The values [h, w] of the coefficients [w, h] in a; meanwhile asks for the chunk at `then`."""
+    """The values [h, w] of the coefficients [w, h] in a; prefetches the chunk at `ahead`."""
     if h == 64 and w == 64:
         for c in range(0, 64, 8):
-            idct64(a, c, 64, a, c, flat, then + c * then_stride, then_stride)
-        _turn64(a)
+            idct64(a, c, 64, a, c, flat, ahead + c * ahead_stride, ahead_stride)
+        _transpose64(a)
         for c in range(0, 64, 8):
-            idct64_here(a, c)
+            idct64_in_place(a, c)
         return a, b
-    _fetch_rows(0, h, w, then, then_stride, flat)
+    _prefetch_rows(0, h, w, ahead, ahead_stride, flat)
     x, y = inverse_rows(a, b, w, h, tw)
     transpose(x, y, w, h)
     return inverse_rows(y, x, h, w, th)

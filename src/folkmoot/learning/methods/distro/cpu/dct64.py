@@ -20,8 +20,15 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from folkmoot.learning.methods.distro.cpu.simd import LANES, VECTOR, N, data_of, fetch_line, spread
-from folkmoot.learning.methods.distro.dct import halves, scales
+from folkmoot.learning.methods.distro.cpu.simd import (
+    FLOATS,
+    SIMD_WIDTH,
+    N,
+    broadcast,
+    pointers,
+    prefetch_line,
+)
+from folkmoot.learning.methods.distro.dct import halving_factors, scales
 
 QUARTER = N // 4
 
@@ -30,20 +37,20 @@ Store = Callable[[int, Any], None]
 
 
 def _constant(x: Any) -> Any:
-    return ir.Constant(VECTOR, [float(x)] * LANES)
+    return ir.Constant(FLOATS, [float(x)] * SIMD_WIDTH)
 
 
 def _times(b: Any, x: Any, factor: Any) -> Any:
     return b.fmul(x, _constant(factor))
 
 
-def _apart(b: Any, x: Any, y: Any, factor: Any) -> tuple[Any, Any]:
+def _butterfly(b: Any, x: Any, y: Any, factor: Any) -> tuple[Any, Any]:
     """Their sum, and their difference scaled."""
     return b.fadd(x, y), _times(b, b.fsub(x, y), factor)
 
 
-def _together(b: Any, x: Any, y: Any, factor: Any) -> tuple[Any, Any]:
-    """The reverse of `_apart`, but for a factor."""
+def _inverse_butterfly(b: Any, x: Any, y: Any, factor: Any) -> tuple[Any, Any]:
+    """The reverse of `_butterfly`, but for a factor."""
     y = _times(b, y, factor)
     return b.fadd(x, y), b.fsub(x, y)
 
@@ -54,7 +61,7 @@ def _forward(b: Any, xs: list[Any]) -> list[Any]:
         return xs
     pairs = [(xs[i], xs[n - 1 - i]) for i in range(n // 2)]
     even = _forward(b, [b.fadd(x, y) for x, y in pairs])
-    odd = [_times(b, b.fsub(x, y), f) for (x, y), f in zip(pairs, halves(n), strict=True)]
+    odd = [_times(b, b.fsub(x, y), f) for (x, y), f in zip(pairs, halving_factors(n), strict=True)]
     odd = _forward(b, odd)
     odd = [b.fadd(x, y) for x, y in pairwise(odd)] + odd[-1:]
     return [x for pair in zip(even, odd, strict=True) for x in pair]
@@ -66,28 +73,28 @@ def _inverse(b: Any, xs: list[Any]) -> list[Any]:
         return xs
     odd = xs[1::2]
     odd = odd[:1] + [b.fadd(y, x) for x, y in pairwise(odd)]
-    pairs = zip(_inverse(b, xs[0::2]), _inverse(b, odd), halves(n), strict=True)
-    made = [_together(b, x, y, f) for x, y, f in pairs]
+    pairs = zip(_inverse(b, xs[0::2]), _inverse(b, odd), halving_factors(n), strict=True)
+    made = [_inverse_butterfly(b, x, y, f) for x, y, f in pairs]
     return [x for x, _ in made] + [y for _, y in reversed(made)]
 
 
 class Scratch:
-    """Vectors kept in memory. After `settle`, they are read from there and nowhere else."""
+    """Vectors kept in memory. After `fence`, they are read from there and nowhere else."""
 
     def __init__(self, b: Any, count: int) -> None:
         self.b = b
-        self.start = cgutils.alloca_once(b, ir.ArrayType(VECTOR, count))
+        self.start = cgutils.alloca_once(b, ir.ArrayType(FLOATS, count))
 
     def _at(self, i: int) -> Any:
         return cgutils.gep_inbounds(self.b, self.start, 0, i)
 
     def load(self, i: int) -> Any:
-        return self.b.load(self._at(i), align=LANES * 4)
+        return self.b.load(self._at(i), align=SIMD_WIDTH * 4)
 
     def store(self, i: int, x: Any) -> None:
-        self.b.store(x, self._at(i), align=LANES * 4)
+        self.b.store(x, self._at(i), align=SIMD_WIDTH * 4)
 
-    def settle(self) -> None:
+    def fence(self) -> None:
         """An instruction that does nothing and might, for all the compiler knows, touch memory."""
         kind = ir.FunctionType(ir.VoidType(), [self.start.type])
         self.b.asm(kind, "", "r,~{memory}", [self.start], side_effect=True)
@@ -95,27 +102,27 @@ class Scratch:
 
 def _forward64(b: Any, load: Load, store: Store) -> None:
     quarters = Scratch(b, N)
-    whole, half = halves(N), halves(N // 2)
+    outer, inner = halving_factors(N), halving_factors(N // 2)
     for i in range(QUARTER):
-        s, t = _apart(b, load(i), load(63 - i), whole[i])
-        s2, t2 = _apart(b, load(31 - i), load(32 + i), whole[31 - i])
-        for q, x in enumerate((*_apart(b, s, s2, half[i]), *_apart(b, t, t2, half[i]))):
+        s, t = _butterfly(b, load(i), load(63 - i), outer[i])
+        s2, t2 = _butterfly(b, load(31 - i), load(32 + i), outer[31 - i])
+        for q, x in enumerate((*_butterfly(b, s, s2, inner[i]), *_butterfly(b, t, t2, inner[i]))):
             quarters.store(q * QUARTER + i, x)
-    quarters.settle()
+    quarters.fence()
 
     def sixteen(q: int) -> list[Any]:
         return _forward(b, [quarters.load(q * QUARTER + i) for i in range(QUARTER)])
 
     for i, x in enumerate(sixteen(0)):
         store(4 * i, x)
-    quarters.settle()
+    quarters.fence()
     odd = sixteen(1)
     for i, x in enumerate([b.fadd(x, y) for x, y in pairwise(odd)] + odd[-1:]):
         store(4 * i + 2, x)
-    quarters.settle()
+    quarters.fence()
     for i, x in enumerate(sixteen(2)):
         quarters.store(i, x)
-    quarters.settle()
+    quarters.fence()
     odd = sixteen(3)
     for i, x in enumerate([b.fadd(x, y) for x, y in pairwise(odd)] + odd[-1:]):
         store(4 * i + 1, b.fadd(quarters.load(i), x))
@@ -124,7 +131,7 @@ def _forward64(b: Any, load: Load, store: Store) -> None:
 
 def _inverse64(b: Any, load: Load, store: Store) -> None:
     quarters = Scratch(b, N)
-    whole, half = halves(N), halves(N // 2)
+    outer, inner = halving_factors(N), halving_factors(N // 2)
 
     def summed(i: int, apart: int) -> Any:
         """What an odd half starts with: its values, each with the one before."""
@@ -142,14 +149,16 @@ def _inverse64(b: Any, load: Load, store: Store) -> None:
     for q, first in enumerate(firsts):
         for i, x in enumerate(_inverse(b, [first(j) for j in range(QUARTER)])):
             quarters.store(q * QUARTER + i, x)
-        quarters.settle()
+        quarters.fence()
     for i in range(QUARTER):
         parts = [quarters.load(q * QUARTER + i) for q in range(4)]
-        s, s2 = _together(b, parts[0], parts[1], half[i])
-        t, t2 = _together(b, parts[2], parts[3], half[i])
-        for at, x in zip((i, 63 - i), _together(b, s, t, whole[i]), strict=True):
+        s, s2 = _inverse_butterfly(b, parts[0], parts[1], inner[i])
+        t, t2 = _inverse_butterfly(b, parts[2], parts[3], inner[i])
+        for at, x in zip((i, 63 - i), _inverse_butterfly(b, s, t, outer[i]), strict=True):
             store(at, x)
-        for at, x in zip((31 - i, 32 + i), _together(b, s2, t2, whole[31 - i]), strict=True):
+        for at, x in zip(
+            (31 - i, 32 + i), _inverse_butterfly(b, s2, t2, outer[31 - i]), strict=True
+        ):
             store(at, x)
 
 
@@ -158,7 +167,7 @@ def _rows(b: Any, base: Any, first: Any, stride: Any) -> Callable[[int], Any]:
 
     def address(i: int) -> Any:
         row = b.add(first, b.mul(stride, ir.Constant(stride.type, i)))
-        return b.bitcast(b.gep(base, [row]), VECTOR.as_pointer())
+        return b.bitcast(b.gep(base, [row]), FLOATS.as_pointer())
 
     return address
 
@@ -170,18 +179,18 @@ def _emit(
     stride: Any,
     inverse: bool,
     store: Store,
-    soon: Callable[[int], Any] | None = None,
+    ahead: Callable[[int], Any] | None = None,
 ) -> None:
-    """Transform 64 rows of eight and store each as it is done. Between, ask for the 32 lines of
+    """Transform 64 rows of eight and store each as it is done. Between, prefetch the 32 lines of
     eight other rows: one by one, because memory answers only so many at a time."""
     factors, where = scales(N), _rows(b, source, at, stride)
-    asked = set()
+    prefetched = set()
 
     def load(i: int) -> Any:
-        if soon is not None and i % 2 == 0 and i not in asked:
-            asked.add(i)
-            start = b.bitcast(soon(i // 8), ir.FloatType().as_pointer())
-            fetch_line(b, b.gep(start, [ir.Constant(ir.IntType(32), i // 2 % 4 * 16)]))
+        if ahead is not None and i % 2 == 0 and i not in prefetched:
+            prefetched.add(i)
+            start = b.bitcast(ahead(i // 8), ir.FloatType().as_pointer())
+            prefetch_line(b, b.gep(start, [ir.Constant(ir.IntType(32), i // 2 % 4 * 16)]))
         x = b.load(where(i), align=4)
         return _times(b, x, factors[i]) if inverse else x
 
@@ -192,28 +201,28 @@ def _emit(
 
 
 def _transform(inverse: bool) -> Any:
-    """f(source, at, stride, target, to, soon, soon_at, soon_stride): transform eight columns, the
-    first beginning at source[at], with rows `stride` apart, to those that begin at target[to], with
-    rows of 64. They may be the same. Eight rows from soon[soon_at] on are asked for meanwhile."""
+    """f(source, at, stride, target, to, ahead, ahead_at, ahead_stride): transform eight columns,
+    the first beginning at source[at], with rows `stride` apart, to those that begin at target[to],
+    with rows of 64. They may be the same. Eight rows from ahead[ahead_at] on are prefetched."""
 
     @intrinsic
     def transform(
         typing: Any, source: Any, at: Any, stride: Any, target: Any, to: Any,
-        soon: Any, soon_at: Any, soon_stride: Any,
+        ahead: Any, ahead_at: Any, ahead_stride: Any,
     ) -> Any:  # fmt: skip
         def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-            source, target, soon = data_of(context, b, sig, args, (0, 3, 5))
+            source, target, ahead = pointers(context, b, sig, args, (0, 3, 5))
             there = _rows(b, target, args[4], ir.Constant(args[4].type, N))
-            ahead = _rows(b, soon, args[6], args[7])
+            ahead_rows = _rows(b, ahead, args[6], args[7])
 
             def store(i: int, x: Any) -> None:
                 b.store(x, there(i), align=4)
 
-            _emit(b, source, args[1], args[2], inverse, store, ahead)
+            _emit(b, source, args[1], args[2], inverse, store, ahead_rows)
             return context.get_dummy_value()
 
-        whole = types.intp
-        return types.void(source, whole, whole, target, whole, soon, whole, whole), codegen
+        intp = types.intp
+        return types.void(source, intp, intp, target, intp, ahead, intp, intp), codegen
 
     return transform
 
@@ -222,11 +231,11 @@ dct64 = _transform(inverse=False)
 idct64 = _transform(inverse=True)
 
 
-def _idct64_here(typing: Any, x: Any, at: Any) -> Any:
+def _idct64_in_place(typing: Any, x: Any, at: Any) -> Any:
     """Transform back, in place, eight columns of a matrix with rows of 64; they begin at x[at]."""
 
     def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        (data,) = data_of(context, b, sig, args, (0,))
+        (data,) = pointers(context, b, sig, args, (0,))
         width = ir.Constant(args[1].type, N)
         there = _rows(b, data, args[1], width)
 
@@ -239,32 +248,32 @@ def _idct64_here(typing: Any, x: Any, at: Any) -> Any:
     return types.void(x, types.intp), codegen
 
 
-idct64_here: Any = intrinsic(_idct64_here)
+idct64_in_place: Any = intrinsic(_idct64_in_place)
 
 
-def _dct64_onto(
-    typing: Any, source: Any, at: Any, target: Any, to: Any, keep: Any, add: Any,
-    soon: Any, soon_at: Any, soon_stride: Any,
+def _dct64_accumulate(
+    typing: Any, source: Any, at: Any, target: Any, to: Any, decay: Any, scale: Any,
+    ahead: Any, ahead_at: Any, ahead_stride: Any,
 ) -> Any:  # fmt: skip
     """Transform eight columns, the first beginning at source[at], and add them to those that begin
-    at target[to]: target ← target · keep + transformed · add. Both have rows of 64. Eight rows from
-    soon[soon_at] on are asked for meanwhile."""
+    at target[to]: target ← target · decay + transformed · scale. Both have rows of 64. Eight rows
+    from ahead[ahead_at] on are prefetched meanwhile."""
 
     def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        source, target, soon = data_of(context, b, sig, args, (0, 2, 6))
+        source, target, ahead = pointers(context, b, sig, args, (0, 2, 6))
         width = ir.Constant(args[1].type, N)
-        there, ahead = _rows(b, target, args[3], width), _rows(b, soon, args[7], args[8])
-        keep, add = spread(b, args[4]), spread(b, args[5])
+        there, ahead_rows = _rows(b, target, args[3], width), _rows(b, ahead, args[7], args[8])
+        decay, scale = broadcast(b, args[4]), broadcast(b, args[5])
 
         def store(i: int, x: Any) -> None:
-            kept = b.fmul(b.load(there(i), align=4), keep)
-            b.store(b.fadd(kept, b.fmul(x, add)), there(i), align=4)
+            decayed = b.fmul(b.load(there(i), align=4), decay)
+            b.store(b.fadd(decayed, b.fmul(x, scale)), there(i), align=4)
 
-        _emit(b, source, args[1], width, False, store, ahead)
+        _emit(b, source, args[1], width, False, store, ahead_rows)
         return context.get_dummy_value()
 
-    whole, single = types.intp, types.float32
-    return types.void(source, whole, target, whole, single, single, soon, whole, whole), codegen
+    intp, float32 = types.intp, types.float32
+    return types.void(source, intp, target, intp, float32, float32, ahead, intp, intp), codegen
 
 
-dct64_onto: Any = intrinsic(_dct64_onto)
+dct64_accumulate: Any = intrinsic(_dct64_accumulate)

@@ -1,4 +1,4 @@
-"""How every kernel is compiled: without the interpreter lock, kept on disk, IEEE arithmetic.
+"""How every kernel is compiled: without the interpreter lock, cached on disk, IEEE arithmetic.
 
 `fastmath` stays off: it would let the compiler reorder or fuse what all clients must round alike.
 Division follows IEEE 754 instead of raising, as numpy's does, which also lets loops be vectorised.
@@ -20,12 +20,12 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 def _forget_outdated(folder: Path) -> None:
     """Kernels contain each other and constants of the files above them, but numba compares what it
-    kept with one source file each."""
+    cached with one source file each."""
     newest = max(source.stat().st_mtime for source in folder.parent.rglob("*.py"))
-    for kept in folder.glob("__pycache__/*.nbi"):
+    for cached in folder.glob("__pycache__/*.nbi"):
         with suppress(FileNotFoundError):  # another process may be forgetting the same
-            if kept.stat().st_mtime < newest:
-                kept.unlink()
+            if cached.stat().st_mtime < newest:
+                cached.unlink()
 
 
 _forget_outdated(Path(__file__).parent)

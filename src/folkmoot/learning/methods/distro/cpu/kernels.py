@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from folkmoot.learning.methods.distro.backup import LOW_BYTE
-from folkmoot.learning.methods.distro.cpu.bitmask import single
+from folkmoot.learning.methods.distro.cpu.bitmask import float_from_bits
 from folkmoot.learning.methods.distro.cpu.chunk_dct import (
     copy,
     forward_chunk,
@@ -19,11 +19,11 @@ from folkmoot.learning.methods.distro.cpu.chunk_dct import (
     row,
 )
 from folkmoot.learning.methods.distro.cpu.jit import compiled
-from folkmoot.learning.methods.distro.cpu.orthogonal import even
-from folkmoot.learning.methods.distro.cpu.packing import get, get_inside, is_inside
-from folkmoot.learning.methods.distro.cpu.simd import fetch, move_row
-from folkmoot.learning.methods.distro.cpu.topk import largest
-from folkmoot.learning.methods.distro.cpu.unpack12 import entries8, in_eights
+from folkmoot.learning.methods.distro.cpu.orthogonal import orthogonalise_chunk
+from folkmoot.learning.methods.distro.cpu.packing import is_inside, read_bits, read_bits_inside
+from folkmoot.learning.methods.distro.cpu.simd import prefetch, step_row
+from folkmoot.learning.methods.distro.cpu.topk import topk
+from folkmoot.learning.methods.distro.cpu.unpack12 import can_unpack12, unpack_entries8
 from folkmoot.learning.methods.distro.treatment import ADAM, NORM, ORTHOGONAL, SIGN
 
 
@@ -37,16 +37,16 @@ def compress(
     `momentum_bits` is `momentum` seen as int32."""
     size = h * w
     a, b = np.empty(size, np.float32), np.empty(size, np.float32)
-    room = np.empty((3, size), np.int32)
+    scratch = np.empty((3, size), np.int32)
     for chunk in range(offset.size):
-        at, then = chunk, min(chunk + 1, offset.size - 1)
+        at, ahead = chunk, min(chunk + 1, offset.size - 1)
         held = row(momentum, chunk, size)
         forward_chunk(
-            h, w, th, tw, offset[at], stride[at], grad, offset[then], stride[then],
-            momentum, at * size, then * size, decay, scale, a, b,
+            h, w, th, tw, offset[at], stride[at], grad, offset[ahead], stride[ahead],
+            momentum, at * size, ahead * size, decay, scale, a, b,
         )  # fmt: skip
         chosen = row(index, chunk, k)
-        largest(row(momentum_bits, chunk, size), k, room, chosen)
+        topk(row(momentum_bits, chunk, size), k, scratch, chosen)
         for j in range(k):
             value[chunk * k + j] = held[chosen[j]]
             held[chosen[j]] = np.float32(0)
@@ -67,40 +67,40 @@ def _add_signs(
     indices += chunk * k * index_bits
     inside = is_inside(raw, indices + k * index_bits)
     for first in range(0, k, 16):
-        code = get(raw, signs + chunk * k + first, 16)
+        code = read_bits(raw, signs + chunk * k + first, 16)
         last = min(first + 16, k)
         for j in range(first, last - 1, 2):
             bit = indices + j * index_bits
             both = 2 * index_bits
-            two = get_inside(raw, bit, both) if inside else get(raw, bit, both)
+            two = read_bits_inside(raw, bit, both) if inside else read_bits(raw, bit, both)
             total[two & ((1 << index_bits) - 1)] += np.float32(1 - 2 * (code & 1))
             total[two >> index_bits] += np.float32(1 - (code & 2))
             code >>= 2
         if last % 2:
-            place = get(raw, indices + (last - 1) * index_bits, index_bits)
+            place = read_bits(raw, indices + (last - 1) * index_bits, index_bits)
             total[place] += np.float32(1 - 2 * (code & 1))
 
 
 @compiled
 def _add_payloads(
-    payloads: Any, layout: Any, k: int, chunk: int, places: Any, ones: Any, total: Any
+    payloads: Any, layout: Any, k: int, chunk: int, index: Any, value: Any, total: Any
 ) -> None:
     """Add what every payload says about one chunk, in the order of the payloads.
 
-    Entries are first read into `places` and `ones`, which have room for all, where that can be done
+    Entries are first read into `index` and `value`, which have room for all, where that can be done
     eight at a time: one and minus one sum to the same in any order."""
     silent, indices, amplitudes, bits, index_bits = layout
     known = 0
     for p in range(payloads.shape[0]):
         raw = payloads[p]
-        fetch(raw, indices + ((chunk + 4) * k * index_bits >> 3))  # too many rows to be foreseen
-        if get(raw, silent * 8 + chunk, 1):
+        prefetch(raw, indices + ((chunk + 4) * k * index_bits >> 3))  # too many rows to be foreseen
+        if read_bits(raw, silent * 8 + chunk, 1):
             continue
         at = indices + (chunk * k * index_bits >> 3)
-        if bits == 1 and in_eights(raw, index_bits, k, at):
+        if bits == 1 and can_unpack12(raw, index_bits, k, at):
             signs = amplitudes + (chunk * k >> 3)
             for j in range(0, k, 8):
-                entries8(raw, at + (j * 3 >> 1), signs + (j >> 3), places, ones, known + j)
+                unpack_entries8(raw, at + (j * 3 >> 1), signs + (j >> 3), index, value, known + j)
             known += k
             continue
         if bits == 1 and 0 < index_bits <= 12:
@@ -108,27 +108,27 @@ def _add_payloads(
             continue
         for j in range(k):
             e = chunk * k + j
-            place = get(raw, indices * 8 + e * index_bits, index_bits) if index_bits else j
-            code = get(raw, amplitudes * 8 + e * bits, bits)
+            place = read_bits(raw, indices * 8 + e * index_bits, index_bits) if index_bits else j
+            code = read_bits(raw, amplitudes * 8 + e * bits, bits)
             if bits == 1:
                 total[place] += np.float32(1 - 2 * code)
             else:
-                total[place] += single(np.int32(code << 16))
+                total[place] += float_from_bits(np.int32(code << 16))
     for e in range(known):
-        total[places[e]] += ones[e]
+        total[index[e]] += value[e]
 
 
 @compiled
-def squares(
+def square_sums(
     size: int, k: int, payloads: Any, layout: Any, share: Any, first: int, out: Any
 ) -> None:
     """Per chunk, the sum of squares of the payloads' mean, from the first to the last."""
     total = np.empty(size, np.float32)
     said = payloads.shape[0] * k
-    places, ones = np.empty(said, np.uint16), np.empty(said, np.float32)
+    index, value = np.empty(said, np.uint16), np.empty(said, np.float32)
     for chunk in range(out.size):
         total[:] = np.float32(0)
-        _add_payloads(payloads, layout, k, first + chunk, places, ones, total)
+        _add_payloads(payloads, layout, k, first + chunk, index, value, total)
         added = 0.0
         for i in range(size):
             mean = total[i] * share
@@ -168,25 +168,25 @@ def restore(bits: Any, high: Any, middle: Any) -> None:
 
 
 @compiled
-def _step(weights: Any, at: int, u: Any, w: int, keep: Any, lr: Any, stay: int) -> None:
-    """weights ← keep · weights − lr · u, but for the bits of each that stay."""
+def _step(weights: Any, at: int, u: Any, w: int, decay: Any, lr: Any, untouched: int) -> None:
+    """weights ← decay · weights − lr · u, but for the bits of each that stay untouched."""
     if w == 64:
-        move_row(weights, at, u, keep, -lr, stay)
+        step_row(weights, at, u, decay, -lr, untouched)
         return
     here = weights[at : at + w]
     for i in range(w):
-        u[i] = here[i] * keep - u[i] * lr
+        u[i] = here[i] * decay - u[i] * lr
     bits, moved = here.view(np.int32), u.view(np.int32)
     for i in range(w):
-        bits[i] = (moved[i] & np.int32(~stay)) | (bits[i] & np.int32(stay))
+        bits[i] = (moved[i] & np.int32(~untouched)) | (bits[i] & np.int32(untouched))
 
 
 @compiled
 def descend(
     h: int, w: int, th: Any, tw: Any, offset: Any, stride: Any, k: int, first: int,
     momentum: Any, payloads: Any, layout: Any, share: Any,
-    treatment: int, second: Any, inverse_rms: Any, scalars: Any, evening: Any,
-    weights: Any, keep: Any, lr: Any, stay: int,
+    treatment: int, second: Any, inverse_rms: Any, scalars: Any, orthogonal_scalars: Any,
+    weights: Any, decay: Any, lr: Any, untouched: int,
 ) -> None:  # fmt: skip
     """Invert momentum and payloads together, treat, and step.
 
@@ -194,24 +194,24 @@ def descend(
     size = h * w
     a, b = np.empty(size, np.float32), np.empty(size, np.float32)
     said = payloads.shape[0] * k
-    places, ones = np.empty(said, np.uint16), np.empty(said, np.float32)
+    index, value = np.empty(said, np.uint16), np.empty(said, np.float32)
     side = min(h, w) if treatment == ORTHOGONAL else 0
-    room, bits = np.empty(2 * side * side, np.float32), np.empty((3, 64), np.int64)
+    scratch, masks = np.empty(2 * side * side, np.float32), np.empty((3, 64), np.int64)
     for chunk in range(offset.size):
-        then = min(chunk + 1, offset.size - 1)
+        ahead = min(chunk + 1, offset.size - 1)
         if momentum.size:
             copy(row(momentum, chunk, size), a)
         else:
             a[:] = np.float32(0)
-        _add_payloads(payloads, layout, k, first + chunk, places, ones, a)
+        _add_payloads(payloads, layout, k, first + chunk, index, value, a)
         if treatment == ORTHOGONAL:
-            a, b = even(a, b, w, h, share, evening, room, bits)
+            a, b = orthogonalise_chunk(a, b, w, h, share, orthogonal_scalars, scratch, masks)
         else:
             for i in range(size):
                 a[i] = a[i] * share
-        x, _ = inverse_chunk(h, w, th, tw, weights, offset[then], stride[then], a, b)
+        x, _ = inverse_chunk(h, w, th, tw, weights, offset[ahead], stride[ahead], a, b)
         rms = inverse_rms[chunk] if inverse_rms.size else np.float32(0)
         _treat(treatment, x, row(second, chunk, size), rms, scalars)
         for i in range(h):
             at = offset[chunk] + i * stride[chunk]
-            _step(weights, at, row(x, i, w), w, keep, lr, stay)
+            _step(weights, at, row(x, i, w), w, decay, lr, untouched)

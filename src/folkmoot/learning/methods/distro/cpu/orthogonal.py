@@ -12,7 +12,7 @@ import numpy as np
 
 from folkmoot.learning.methods.distro.cpu.chunk_dct import row, transpose
 from folkmoot.learning.methods.distro.cpu.jit import compiled
-from folkmoot.learning.methods.distro.cpu.orthogonal64 import even64
+from folkmoot.learning.methods.distro.cpu.orthogonal64 import orthogonalise64
 from folkmoot.learning.methods.distro.orthogonal import FIRST, GRID, LEAST, MOST, SECOND
 
 _GRID, _FIRST, _SECOND = np.float64(GRID), np.float32(FIRST), np.float32(SECOND)
@@ -33,7 +33,7 @@ def _product(weights: Any, rows: Any, h: int, m: int, n: int, to: Any) -> None:
 
 
 @compiled
-def _largest(x: Any) -> Any:
+def _max_abs(x: Any) -> Any:
     """The largest magnitude; not a number if one is not."""
     top = np.float32(0)
     for i in range(x.size):
@@ -49,7 +49,7 @@ def _round(x: Any, scale: Any) -> None:
 
 
 @compiled
-def _bound(gram: Any, n: int) -> Any:
+def _max_row_sum(gram: Any, n: int) -> Any:
     """The largest sum of magnitudes in a row."""
     bound = 1.0
     for i in range(n):
@@ -61,18 +61,18 @@ def _bound(gram: Any, n: int) -> Any:
 
 
 @compiled
-def _even_tall(x: Any, y: Any, h: int, n: int, scalars: Any, room: Any) -> None:
+def _orthogonalise_tall(x: Any, y: Any, h: int, n: int, scalars: Any, scratch: Any) -> None:
     """From x to y, of h rows and n columns, h ≥ n; both are used."""
-    steps, own, mixed = scalars
-    gram, square = row(room, 0, n * n), row(room, 1, n * n)
-    largest = _largest(x)
+    largest_integer, linear, higher = scalars
+    gram, square = row(scratch, 0, n * n), row(scratch, 1, n * n)
+    largest = _max_abs(x)
     if not _LEAST < largest < _MOST:
         y[:] = np.float32(0)
         return
-    _round(x, steps / largest)
+    _round(x, largest_integer / largest)
     transpose(x, y, h, n)
     _product(y, x, n, h, n, gram)
-    bound = _bound(gram, n)
+    bound = _max_row_sum(gram, n)
     _round(gram, np.float32(_GRID / bound))
     _product(gram, gram, n, n, n, square)
     for i in range(n * n):
@@ -80,24 +80,26 @@ def _even_tall(x: Any, y: Any, h: int, n: int, scalars: Any, room: Any) -> None:
     _round(x, np.float32(_GRID / np.sqrt(bound)))
     _product(x, gram, h, n, n, y)
     for i in range(h * n):
-        y[i] = x[i] * own + y[i] * mixed
+        y[i] = x[i] * linear + y[i] * higher
 
 
 @compiled
-def even(x: Any, y: Any, h: int, w: int, share: Any, scalars: Any, room: Any, bits: Any) -> Any:
-    """Even x, of h rows and w columns, times `share`; returns (the result, the other) of x and y.
+def orthogonalise_chunk(
+    x: Any, y: Any, h: int, w: int, share: Any, scalars: Any, scratch: Any, masks: Any
+) -> Any:
+    """Orthogonalise x, of h rows and w columns, times `share`; returns x and y, the result first.
 
-    `scalars` are orthogonal.py's steps and factors, `room` has two squares of the shorter side,
-    and `bits` three rows of 64 int64."""
+    `scalars` are the largest integer and the output factors of orthogonal.py, `scratch` has two
+    squares of the shorter side, and `masks` three rows of 64 int64."""
     if h == 64 and w == 64:
-        even64(x, y, share, scalars, row(room, 0, 4096), row(room, 1, 4096), bits)
+        orthogonalise64(x, y, share, scalars, row(scratch, 0, 4096), row(scratch, 1, 4096), masks)
         return x, y
     for i in range(h * w):
         x[i] = x[i] * share
     if h >= w:
-        _even_tall(x, y, h, w, scalars, room)
+        _orthogonalise_tall(x, y, h, w, scalars, scratch)
     else:
         transpose(x, y, h, w)
-        _even_tall(y, x, w, h, scalars, room)
+        _orthogonalise_tall(y, x, w, h, scalars, scratch)
         transpose(x, y, w, h)
     return y, x

@@ -12,15 +12,15 @@ import numpy as np
 
 from folkmoot.learning.methods.distro import wire
 from folkmoot.learning.methods.distro.cpu.jit import compiled
-from folkmoot.learning.methods.distro.cpu.simd import word
-from folkmoot.learning.methods.distro.cpu.unpack12 import in_eights, last_of_rising
+from folkmoot.learning.methods.distro.cpu.simd import load_word
+from folkmoot.learning.methods.distro.cpu.unpack12 import can_unpack12, last_if_ascending
 from folkmoot.learning.methods.distro.plan import Plan
 from folkmoot.learning.methods.distro.wire import Floats, Indices
 from folkmoot.learning.methods.protocol import Refusal
 
 
 @compiled
-def _put(raw: Any, bit: int, width: int, value: int) -> None:
+def _write_bits(raw: Any, bit: int, width: int, value: int) -> None:
     """Set bits that are still zero."""
     while width > 0:
         shift = bit % 8
@@ -31,16 +31,16 @@ def _put(raw: Any, bit: int, width: int, value: int) -> None:
 
 
 @compiled
-def get(raw: Any, bit: int, width: int) -> Any:
+def read_bits(raw: Any, bit: int, width: int) -> Any:
     """Up to 25 bits of four bytes or more. Near the end, the last four bytes are read."""
     at = min(bit >> 3, raw.size - 4)
-    return (word(raw, at) >> (bit - 8 * at)) & ((1 << width) - 1)
+    return (load_word(raw, at) >> (bit - 8 * at)) & ((1 << width) - 1)
 
 
 @compiled
-def get_inside(raw: Any, bit: int, width: int) -> Any:
+def read_bits_inside(raw: Any, bit: int, width: int) -> Any:
     """The same, a little faster, where four bytes follow."""
-    return (word(raw, bit >> 3) >> (bit & 7)) & ((1 << width) - 1)
+    return (load_word(raw, bit >> 3) >> (bit & 7)) & ((1 << width) - 1)
 
 
 @compiled
@@ -58,12 +58,12 @@ def _pack_group(
         quiet = True
         for e in entries:
             quiet &= value[e] == 0
-        _put(raw, silent * 8 + chunk, 1, 1 if quiet else 0)
+        _write_bits(raw, silent * 8 + chunk, 1, 1 if quiet else 0)
         for e in entries:
             place = e - chunk * k if quiet else index[e]
-            _put(raw, indices * 8 + e * index_bits, index_bits, place)
+            _write_bits(raw, indices * 8 + e * index_bits, index_bits, place)
             code = coded[e] if bits == 16 else (1 if value[e] < 0 else 0)
-            _put(raw, amplitudes * 8 + e * bits, bits, code)
+            _write_bits(raw, amplitudes * 8 + e * bits, bits, code)
 
 
 def pack(plan: Plan, index: Indices, value: Floats) -> bytes:
@@ -84,13 +84,15 @@ def _ascending(raw: Any, first: int, index_bits: int, k: int, size: int) -> bool
     """Whether k indices, the first at bit `first`, rise and stay below `size`.
 
     Looked at to the end in any case: without a way out, a loop is faster."""
-    if in_eights(raw, index_bits, k, first >> 3):
-        return 0 <= last_of_rising(raw, first >> 3, k) < size
+    if can_unpack12(raw, index_bits, k, first >> 3):
+        return 0 <= last_if_ascending(raw, first >> 3, k) < size
     before, wrong = -1, False
     inside = is_inside(raw, first + k * index_bits)
     for e in range(k):
         bit = first + e * index_bits
-        place = get_inside(raw, bit, index_bits) if inside else get(raw, bit, index_bits)
+        place = (
+            read_bits_inside(raw, bit, index_bits) if inside else read_bits(raw, bit, index_bits)
+        )
         wrong |= place <= before
         before = place
     return not wrong and before < size
@@ -109,8 +111,12 @@ def _check_group(
             continue
         before = -1
         for e in range(chunk * k, (chunk + 1) * k):
-            place = get(raw, indices * 8 + e * index_bits, index_bits) if index_bits else before + 1
-            said = get(raw, amplitudes * 8 + e * bits, bits) if quiet or bits == 16 else 0
+            place = (
+                read_bits(raw, indices * 8 + e * index_bits, index_bits)
+                if index_bits
+                else before + 1
+            )
+            said = read_bits(raw, amplitudes * 8 + e * bits, bits) if quiet or bits == 16 else 0
             if place >= size or place <= before or (bits == 16 and (said >> 7) & 0xFF > 167):
                 return False
             if quiet and (said != 0 or place != before + 1):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from folkmoot.learning.methods.distro.cpu.bitmask import lowest, reaching, tops
+from folkmoot.learning.methods.distro.cpu.bitmask import block_maxima, lowest_bit, mask_at_least
 from folkmoot.learning.methods.distro.cpu.jit import compiled
 
 _FEW = 12
@@ -38,26 +38,26 @@ def _kth_largest(values: Any, count: int, k: int, last: int) -> Any:
     top = last
     while differ >> top > 1:
         top += 1
-    bar = np.int32(values[0] >> (top + 1) << (top + 1))
+    threshold = np.int32(values[0] >> (top + 1) << (top + 1))
     for bit in range(top, last - 1, -1):
-        trial = np.int32(bar | np.int32(1 << bit))
+        trial = np.int32(threshold | np.int32(1 << bit))
         reached = np.int32(0)
         for i in range(count):
             reached += np.int32(values[i] >= trial)
         if reached >= k:
-            bar = trial
-    return bar
+            threshold = trial
+    return threshold
 
 
 @compiled
-def _bar(maxima: Any, blocks: int, k: int) -> Any:
+def _threshold(maxima: Any, blocks: int, k: int) -> Any:
     return _kth_largest(maxima, blocks, k, 16) if blocks >= k else np.int32(0)
 
 
 @compiled
-def _candidates(bits: Any, k: int, length: int, room: Any) -> int:
+def _candidates(bits: Any, k: int, length: int, scratch: Any) -> int:
     """Fill room[1] and room[2] with magnitudes and places of all that reach the bar, in order."""
-    maxima, values, places = room[0], room[1], room[2]
+    maxima, values, places = scratch[0], scratch[1], scratch[2]
     blocks = found = 0
     for first in range(0, bits.size, length):
         top = np.int32(0)
@@ -65,34 +65,34 @@ def _candidates(bits: Any, k: int, length: int, room: Any) -> int:
             top = max(top, np.int32(value & _MAGNITUDE))
         maxima[blocks] = top
         blocks += 1
-    bar = _bar(maxima, blocks, k)
+    threshold = _threshold(maxima, blocks, k)
     for block in range(blocks):
-        if maxima[block] >= bar:
+        if maxima[block] >= threshold:
             for at in range(block * length, min((block + 1) * length, bits.size)):
                 # Written always, kept if it counts: a branch here would often be guessed wrong.
                 magnitude = bits[at] & _MAGNITUDE
                 values[found], places[found] = magnitude, at
-                found += magnitude >= bar
+                found += magnitude >= threshold
     return found
 
 
 @compiled
-def _candidates_by_vectors(bits: Any, k: int, length: int, room: Any) -> int:
+def _candidates_simd(bits: Any, k: int, length: int, scratch: Any) -> int:
     """The same, with blocks whose values lie eight apart, so that eight are done at once."""
-    maxima, values, places = room[0], room[1], room[2]
+    maxima, values, places = scratch[0], scratch[1], scratch[2]
     blocks = found = 0
     for first in range(0, bits.size, 8 * length):
-        tops(bits, first, first + 8 * length, maxima, blocks)
+        block_maxima(bits, first, first + 8 * length, maxima, blocks)
         blocks += 8
-    bar = _bar(maxima, blocks, k)
+    threshold = _threshold(maxima, blocks, k)
     for first in range(0, bits.size, 64):
-        left = reaching(bits, first, bar)
-        at = first + lowest(left)
+        left = mask_at_least(bits, first, threshold)
+        at = first + lowest_bit(left)
         values[found], places[found] = bits[at] & _MAGNITUDE, at
         found += left != 0  # most rows have one or none, and which is not to be guessed
         left &= left - 1
         while left != 0:
-            at = first + lowest(left)
+            at = first + lowest_bit(left)
             left &= left - 1
             values[found], places[found] = bits[at] & _MAGNITUDE, at
             found += 1
@@ -100,20 +100,20 @@ def _candidates_by_vectors(bits: Any, k: int, length: int, room: Any) -> int:
 
 
 @compiled
-def largest(bits: Any, k: int, room: Any, chosen: Any) -> None:
+def topk(bits: Any, k: int, scratch: Any, chosen: Any) -> None:
     """Fill `chosen` with the indices of the k largest magnitudes, ascending; of equals, the first.
 
-    `bits` is the chunk's float32 values seen as int32, `room` has three rows of its length."""
+    `bits` is the chunk's float32 values seen as int32, `scratch` has three rows of its length."""
     if k == bits.size:
         for i in range(k):
             chosen[i] = i
         return
     length = _block_length(bits.size, k)
     if bits.size % (8 * length) == 0:
-        found = _candidates_by_vectors(bits, k, length, room)
+        found = _candidates_simd(bits, k, length, scratch)
     else:
-        found = _candidates(bits, k, length, room)
-    _take(room[1], room[2], found, k, chosen)
+        found = _candidates(bits, k, length, scratch)
+    _select(scratch[1], scratch[2], found, k, chosen)
 
 
 @compiled
@@ -127,7 +127,7 @@ def _strike_least(values: Any, found: int) -> None:
 
 
 @compiled
-def _take(values: Any, places: Any, found: int, k: int, chosen: Any) -> None:
+def _select(values: Any, places: Any, found: int, k: int, chosen: Any) -> None:
     """The k largest of the candidates; those equal to the smallest of them from the left."""
     if found - k <= _FEW:
         for _ in range(found - k):
