@@ -24,7 +24,7 @@ PUBLIC = {
     "folkmoot.federated": "Participant Settings ClientTls join take_part",
     "folkmoot.exchange.bucket": (
         "AccessDenied AlreadyExists BrokenOff Bucket BucketError BucketObject Missing NotPossible"
-        " ObjectInfo TooLarge TooShort folder_of open_object"
+        " ObjectInfo TooLarge TooShort HubRepository folder_of open_checkpoints open_object"
     ),
     "folkmoot.exchange.peer": (
         "Blob CallRefused Connected DialFailed Disconnected GossipMessage Ignored Limits"

@@ -1,4 +1,4 @@
-"""The few endpoints of the Hugging Face Hub that pushing and pulling a folder uses.
+"""The few endpoints of the Hugging Face Hub that storing and reading files uses.
 
 Files above 100 kB go through git-lfs with a plain PUT, as on the Hub without Xet.
 """
@@ -20,6 +20,10 @@ class HubServer(http.server.ThreadingHTTPServer):
         self.blobs: dict[str, bytes] = {}
         self.commits: dict[str, list[tuple[str, dict[str, bytes]]]] = {}
         self.fail_lfs = False
+
+    def files(self, repo: str) -> dict[str, bytes]:
+        """What the newest commit holds."""
+        return self.commits[repo][-1][1]
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -63,8 +67,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 files[value["path"]] = base64.b64decode(value["content"])
             elif line["key"] == "lfsFile":
                 files[value["path"]] = self.server.blobs[value["oid"]]
-        oid = hashlib.sha1(json.dumps(sorted(files)).encode() + b"%d" % len(lines)).hexdigest()
-        self.server.commits[repo].append((oid, files))
+            elif line["key"] == "deletedFile":
+                del files[value["path"]]
+        commits = self.server.commits[repo]
+        oid = hashlib.sha1(f"{repo} {len(commits)}".encode()).hexdigest()
+        commits.append((oid, files))
         url = f"{self.server.url}/{repo}/commit/{oid}"
         self.answer(200, {"success": True, "commitOid": oid, "commitUrl": url, "hookOutput": ""})
 
@@ -87,12 +94,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
                                {"X-Error-Code": "RepoNotFound"})  # fmt: skip
         oid, files = self.server.commits[repo][-1]
         if parts[0] != "api":
-            return self.file(oid, files["/".join(parts[4:])])
+            content = files.get("/".join(parts[4:]))
+            if content is None:
+                return self.answer(404, {"error": "Entry not found"},
+                                   {"X-Error-Code": "EntryNotFound"})  # fmt: skip
+            return self.file(oid, content)
         if len(parts) > 5 and parts[5] not in ("main", oid):
             return self.answer(404, {"error": "Revision"}, {"X-Error-Code": "RevisionNotFound"})
-        if parts[4] == "tree":
-            return self.answer(200, [tree_entry(name, c) for name, c in files.items()])
-        siblings = [{"rfilename": name} for name in files]
+        siblings = [{"rfilename": name, "size": len(content)} for name, content in files.items()]
         return self.answer(200, {"id": repo, "sha": oid, "private": False, "siblings": siblings})
 
     def file(self, oid: str, content: bytes) -> None:
@@ -112,8 +121,3 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         pass
-
-
-def tree_entry(name: str, content: bytes) -> dict[str, object]:
-    return {"type": "file", "path": name, "size": len(content),
-            "oid": hashlib.sha1(content).hexdigest()}  # fmt: skip

@@ -25,7 +25,7 @@ delay = 1                         # results are applied this many rounds later; 
 
 [model]
 max_seq_len = 256
-checkpoint = "out/my-run/checkpoints"   # a folder, s3://bucket/prefix, gs://…, az://…
+checkpoint = "out/my-run/checkpoints"   # a folder, s3://…, gs://…, az://…, hf://owner/name
 
 [model.architecture]
 type = "gpt"

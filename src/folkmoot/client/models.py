@@ -16,7 +16,7 @@ from folkmoot.client import events
 from folkmoot.client.learner import Learner
 from folkmoot.core.coordinator import client_events as c
 from folkmoot.core.coordinator.state import Source
-from folkmoot.exchange.bucket import Bucket, BucketError
+from folkmoot.exchange.bucket import BucketError, open_checkpoints
 from folkmoot.exchange.peer import (
     ModelManifest,
     Peer,
@@ -123,7 +123,7 @@ class Models:
         return "storage"
 
     def _read_back(self, root: str, name: str) -> Path:
-        return fetch(Bucket(root), name, self.folder / "checkpoints")
+        return fetch(open_checkpoints(root), name, self.folder / "checkpoints")
 
     # Out.
 
@@ -157,6 +157,6 @@ class Models:
 
     def _store(self, step: int, stopped: Callable[[], bool]) -> str:
         root = self.learner.run.model.checkpoint
-        name = self.learner.save(Bucket(root), step, stopped)
+        name = self.learner.save(open_checkpoints(root), step, stopped)
         self._read_back(root, name)
         return f"{root.rstrip('/')}/{name}"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from folkmoot.authority.server.claims import CannotRead
 from folkmoot.core.coordinator import Coordinator
 from folkmoot.core.coordinator.messages import OpportunisticCooldown
-from folkmoot.exchange.bucket import Bucket, BucketError, Missing, folder_of
+from folkmoot.exchange.bucket import BucketError, Missing, folder_of, open_checkpoints
 from folkmoot.host.threads import in_daemon_thread
 from folkmoot.learning.checkpoints.manifest import CheckpointError, Stopped
 from folkmoot.learning.checkpoints.stored_hash import stored_hash
@@ -32,7 +32,7 @@ def _wrong(
         folder = folder_of(root)
         if folder is not None and not folder.is_dir():
             raise CannotRead(f"there is no folder {folder} on the server's machine")
-        found = stored_hash(Bucket(root), name, step, stopped)
+        found = stored_hash(open_checkpoints(root), name, step, stopped)
     except (CheckpointError, Missing) as error:
         return str(error)
     except Stopped:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from torch import nn
 
-from folkmoot.exchange.bucket import Bucket
+from folkmoot.exchange.bucket import open_checkpoints
 from folkmoot.learning import generate
 from folkmoot.learning.checkpoints.fetch import latest
 from folkmoot.learning.checkpoints.load import load_model, load_tokenizer
@@ -57,4 +57,4 @@ def _find(place: str, scratch: Path) -> Path:
             raise ValueError(f"{place}: there is no such folder")
         if (folder / "config.json").is_file():
             return folder
-    return latest(Bucket(place), scratch)
+    return latest(open_checkpoints(place), scratch)

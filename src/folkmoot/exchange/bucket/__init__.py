@@ -1,4 +1,6 @@
-"""Objects by key behind one URL: S3, Google Cloud, Azure, a folder, memory, or read-only HTTP."""
+"""Objects by key behind one URL: S3, Google Cloud, Azure, a folder, memory, or read-only HTTP;
+and repositories of the Hugging Face Hub, as far as checkpoints need them.
+"""
 
 from folkmoot.exchange.bucket.backend import folder_of
 from folkmoot.exchange.bucket.bucket import Bucket, ObjectInfo
@@ -12,6 +14,7 @@ from folkmoot.exchange.bucket.errors import (
     TooLarge,
     TooShort,
 )
+from folkmoot.exchange.bucket.hub import HubRepository, open_checkpoints
 from folkmoot.exchange.bucket.object import BucketObject, open_object
 
 __all__ = [
@@ -21,11 +24,13 @@ __all__ = [
     "Bucket",
     "BucketError",
     "BucketObject",
+    "HubRepository",
     "Missing",
     "NotPossible",
     "ObjectInfo",
     "TooLarge",
     "TooShort",
     "folder_of",
+    "open_checkpoints",
     "open_object",
 ]
