@@ -20,8 +20,10 @@ from pathlib import Path
 
 import results
 from folkmoot.cli.local import LocalRun
+from folkmoot.client.events import ShareTrained
 from folkmoot.core.coordinator import Run, decode_run
-from folkmoot.host.event_log import Reader
+from folkmoot.core.coordinator.messages import RoundStarted
+from folkmoot.observe.logs import client_log, server_log
 
 GOAL_THROUGHPUT, GOAL_OVERHEAD = 0.9, 0.05
 CONFIG = """
@@ -100,14 +102,17 @@ def together(file: Path, run: Run, folder: Path) -> tuple[float, float]:
             local.wait()
         if any(process.returncode for process in local.clients.values()):
             raise RuntimeError(local.output("client-1"))
-    server = list(Reader(folder / "server" / "events.jsonl").new())
-    starts = [e["time"] for e in server if e["type"] == "RoundStarted" and e["samples"]]
+    starts = [
+        entry.time / 1000
+        for entry in server_log(folder / "server" / "events.jsonl").new()
+        if isinstance(entry.record, RoundStarted) and entry.record.samples
+    ]
     lengths = [b - a for a, b in pairwise(starts[2:])]
     trained: dict[int, list[float]] = {}
     for name in local.clients:
-        for event in Reader(folder / name / "events.jsonl").new():
-            if event["type"] == "ShareTrained":
-                trained.setdefault(event["step"], []).append(event["seconds"])
+        for _, record in client_log(folder / name / "events.jsonl").new():
+            if isinstance(record, ShareTrained):
+                trained.setdefault(record.step, []).append(record.seconds)
     busy = [max(trained[step]) for step in range(2, 2 + len(lengths))]
     tokens = run.config.global_batch_size_start * run.model.max_seq_len
     overhead = statistics.median(1 - b / n for b, n in zip(busy, lengths, strict=True))

@@ -10,11 +10,9 @@ import torch
 
 from folkmoot.authority.server.claims import (
     CannotRead,
-    ClaimRefused,
-    ClaimTrusted,
-    ClaimVerified,
     Policy,
 )
+from folkmoot.authority.server.events import ClaimRefused, ClaimTrusted, ClaimVerified
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
 from folkmoot.client.models import Models

@@ -10,7 +10,8 @@ from typing import Any
 
 from faults.file_watch import FileWatch
 from folkmoot.cli.local import LocalRun
-from folkmoot.host.event_log import Reader
+from folkmoot.host.event_log import LogReader
+from folkmoot.observe.logs import client_log, server_log
 
 CONFIG = """
 run_id = "hurt"
@@ -50,18 +51,20 @@ class Live(LocalRun):
     def __init__(self, file: Path, folder: Path) -> None:
         self._watch = FileWatch()
         super().__init__(file, "hurt", folder, on_end=self._watch.wake)
-        self._readers: dict[str, Reader] = {}
-        self.told: dict[str, list[dict[str, Any]]] = {}
+        self._logs: dict[str, LogReader] = {}
+        self.told: dict[str, list[Any]] = {}
 
     def read(self) -> None:
         for name in ("server", *self.clients):
-            if name not in self._readers:
+            if name not in self._logs:
                 self._watch.add(self.folder / name)
-                self._readers[name] = Reader(self.folder / name / "events.jsonl")
-            self.told.setdefault(name, []).extend(self._readers[name].new())
+                open_log = server_log if name == "server" else client_log
+                self._logs[name] = open_log(self.folder / name / "events.jsonl")
+            told = self.told.setdefault(name, [])
+            told.extend(entry.record for entry in self._logs[name].new())
 
-    def all(self, name: str, kind: str) -> list[dict[str, Any]]:
-        return [event for event in self.told.get(name, []) if event["type"] == kind]
+    def all(self, name: str, kind: str) -> list[Any]:
+        return [record for record in self.told.get(name, []) if type(record).__name__ == kind]
 
     def until(self, done: Callable[[], Any], what: str) -> Any:
         """Wait for the logs to tell something."""
@@ -78,15 +81,15 @@ class Live(LocalRun):
         return "\n".join(f"{n}: {e}"[:200] for n, told in self.told.items() for e in told[-8:])
 
     def was_in(self, phase: str) -> bool:
-        return any(change["after"] == phase for change in self.all("server", "StateChanged"))
+        return any(change.after == phase for change in self.all("server", "StateChanged"))
 
     @property
     def phase(self) -> str:
         changes = self.all("server", "StateChanged")
-        return changes[-1]["after"] if changes else "WaitingForMembers"
+        return changes[-1].after if changes else "WaitingForMembers"
 
     def step(self) -> int:
-        return max((e["step"] for e in self.all("server", "RoundStarted")), default=-1)
+        return max((e.step for e in self.all("server", "RoundStarted")), default=-1)
 
     def finish(self) -> None:
         """Wait for the end; every model was the same in every round."""
@@ -94,7 +97,7 @@ class Live(LocalRun):
         hashes: dict[tuple[int, int], set[str]] = {}
         for name in self.clients:
             for event in self.all(name, "RoundLearnt"):
-                hashes.setdefault((event["epoch"], event["height"]), set()).add(event["hash"])
+                hashes.setdefault((event.epoch, event.height), set()).add(event.hash)
         assert hashes
         assert {len(found) for found in hashes.values()} == {1}, hashes
 

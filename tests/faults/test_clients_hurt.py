@@ -24,9 +24,9 @@ def test_a_client_killed_in_training_comes_back_with_the_model_of_its_peers(
         run.until(lambda: run.all("server", "ClientRemoved"), "its removal")
         run.rejoin("client-1")
         loaded = run.until(
-            lambda: [e for e in run.all("client-1", "ModelLoaded") if e["epoch"] > 0], "a model"
+            lambda: [e for e in run.all("client-1", "ModelLoaded") if e.epoch > 0], "a model"
         )
-        assert loaded[0]["source"] == "peers"
+        assert loaded[0].source == "peers"
         run.finish()
 
 
@@ -38,8 +38,8 @@ def test_ctrl_c_of_a_client_tells_the_run_and_leaves(tmp_path: Path) -> None:
         assert leaving.wait(PATIENCE) == 0, run.output("client-2")
         assert run.output("client-2").endswith("left")
         removed = run.until(lambda: run.all("server", "ClientRemoved"), "its removal")
-        assert [e["why"] for e in removed] == ["Withdrew"]
-        assert run.all("client-2", "Ended")[-1]["reason"] == "left"
+        assert [e.why for e in removed] == ["Withdrew"]
+        assert run.all("client-2", "Ended")[-1].reason == "left"
         run.finish()
 
 
@@ -121,12 +121,12 @@ def test_a_client_that_is_started_in_any_phase_gets_in(tmp_path: Path, phase: st
 def test_when_all_clients_are_gone_new_ones_go_on_from_storage(tmp_path: Path) -> None:
     with live(tmp_path, clients=2, rounds=6) as run:
         run.until(lambda: run.all("server", "CheckpointStored"), "a checkpoint")
-        run.until(lambda: run.all("server", "EpochStarted")[-1]["epoch"] == 1, "another epoch")
+        run.until(lambda: run.all("server", "EpochStarted")[-1].epoch == 1, "another epoch")
         for name in list(run.clients):
             run.kill(name)
         new = [run.join(), run.join()]
         run.until(lambda: all(run.all(name, "ModelLoaded") for name in new), "models")
-        assert [run.all(name, "ModelLoaded")[0]["source"] for name in new] == ["storage"] * 2
+        assert [run.all(name, "ModelLoaded")[0].source for name in new] == ["storage"] * 2
         assert run.all("server", "Rewound")
         for name in ("client-1", "client-2"):
             run.told[name] = []  # what they learnt last was lost with them

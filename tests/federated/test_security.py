@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from folkmoot.federated import ClientTls, Participant, Settings, take_part
 from folkmoot.federated.coordinator.config import MetricsConfig, SecurityConfig
-from folkmoot.federated.eventlog import AggregationFailed
+from folkmoot.federated.coordinator.events import AggregationFailed
 from folkmoot.host.journal import JournalError
 from support.federation import (
     code_of,

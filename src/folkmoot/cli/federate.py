@@ -60,6 +60,9 @@ def join(
         Path | None, typer.Option(help="Our own certificate, for mutual TLS.")
     ] = None,
     certificate_key: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="Our event log; KEY.events.jsonl beside our key if not set.")
+    ] = None,
     peers: Annotated[
         Path | None,
         typer.Option(help="TOML: name = public key of everybody we agree to be summed with."),
@@ -79,6 +82,7 @@ def join(
             run_id=run,
             identity=str(identity),
             bucket=bucket,
+            log=str(log or identity.with_suffix(".events.jsonl")),
             tls=client_tls(authority, certificate, certificate_key),
             peers=tomllib.loads(peers.read_text()) if peers else {},
         )

@@ -1,19 +1,15 @@
 """What a client tells those who watch it: one typed record for each thing that happened."""
 
-import msgspec
+from folkmoot.host.event_log import Record
 
 
-class Event(msgspec.Struct, frozen=True, tag_field="type", tag=True):
-    """Anything that goes into a client's log."""
-
-
-class Began(Event, frozen=True, tag=True):
+class Began(Record, frozen=True, tag=True):
     id: str
     run_id: str
     parameters: int
 
 
-class StateSeen(Event, frozen=True, tag=True):
+class StateSeen(Record, frozen=True, tag=True):
     """The authority's state changed."""
 
     state: str
@@ -23,19 +19,19 @@ class StateSeen(Event, frozen=True, tag=True):
     clients: int
 
 
-class ModelLoaded(Event, frozen=True, tag=True):
+class ModelLoaded(Record, frozen=True, tag=True):
     epoch: int
     source: str  # own, peers, storage, seed
     hash: str
     seconds: float
 
 
-class ModelNotLoaded(Event, frozen=True, tag=True):
+class ModelNotLoaded(Record, frozen=True, tag=True):
     epoch: int
     reason: str
 
 
-class ShareTrained(Event, frozen=True, tag=True):
+class ShareTrained(Record, frozen=True, tag=True):
     epoch: int
     height: int
     step: int
@@ -46,12 +42,12 @@ class ShareTrained(Event, frozen=True, tag=True):
     payload_bytes: int
 
 
-class ShareAbandoned(Event, frozen=True, tag=True):
+class ShareAbandoned(Record, frozen=True, tag=True):
     epoch: int
     height: int
 
 
-class ShareFailed(Event, frozen=True, tag=True):
+class ShareFailed(Record, frozen=True, tag=True):
     """Our share could not be trained; its samples are given out again."""
 
     epoch: int
@@ -59,7 +55,7 @@ class ShareFailed(Event, frozen=True, tag=True):
     reason: str
 
 
-class RoundLearnt(Event, frozen=True, tag=True):
+class RoundLearnt(Record, frozen=True, tag=True):
     """The results of a round are in the model."""
 
     epoch: int
@@ -69,14 +65,14 @@ class RoundLearnt(Event, frozen=True, tag=True):
     seconds: float
 
 
-class Evaluated(Event, frozen=True, tag=True):
+class Evaluated(Record, frozen=True, tag=True):
     epoch: int
     height: int
     step: int
     loss: float
 
 
-class ResultRefused(Event, frozen=True, tag=True):
+class ResultRefused(Record, frozen=True, tag=True):
     """A peer's result is not what it should be; it is as if it had not come."""
 
     sender: str
@@ -84,7 +80,7 @@ class ResultRefused(Event, frozen=True, tag=True):
     reason: str
 
 
-class ResultMissing(Event, frozen=True, tag=True):
+class ResultMissing(Record, frozen=True, tag=True):
     """The witnesses saw results that are not here; peers are asked."""
 
     epoch: int
@@ -92,34 +88,34 @@ class ResultMissing(Event, frozen=True, tag=True):
     senders: int
 
 
-class MessageRefused(Event, frozen=True, tag=True):
+class MessageRefused(Record, frozen=True, tag=True):
     message: str
     reason: str
 
 
-class AuthorityUnreachable(Event, frozen=True, tag=True):
+class AuthorityUnreachable(Record, frozen=True, tag=True):
     reason: str
 
 
-class Peers(Event, frozen=True, tag=True):
+class Peers(Record, frozen=True, tag=True):
     """What the exchange with peers noticed."""
 
     what: str
     detail: str
 
 
-class CheckpointStored(Event, frozen=True, tag=True):
+class CheckpointStored(Record, frozen=True, tag=True):
     epoch: int
     location: str
     seconds: float
 
 
-class CheckpointFailed(Event, frozen=True, tag=True):
+class CheckpointFailed(Record, frozen=True, tag=True):
     epoch: int
     reason: str
 
 
-class Traffic(Event, frozen=True, tag=True):
+class Traffic(Record, frozen=True, tag=True):
     """Bytes on the network since the client began, to peers and to the authority.
 
     `round_sent` counts what was sent since the round before (not in Warmup, when models travel),
@@ -134,5 +130,5 @@ class Traffic(Event, frozen=True, tag=True):
     round_results: int
 
 
-class Ended(Event, frozen=True, tag=True):
+class Ended(Record, frozen=True, tag=True):
     reason: str

@@ -14,8 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
 from folkmoot.authority import Authority, Unreachable
 from folkmoot.client import events
 from folkmoot.client.learner import Cancelled, Learner
@@ -30,10 +28,11 @@ from folkmoot.core.coordinator.state import Source
 from folkmoot.core.identity import short
 from folkmoot.exchange.peer import Misbehaved, Peer, PeerEvent
 from folkmoot.host.clock import backoff
+from folkmoot.host.event_log import Record
 from folkmoot.learning.data.source import DataError
 
 T = TypeVar("T")
-Emit = Callable[[msgspec.Struct], None]
+Emit = Callable[[Record], None]
 
 # How often a model is scored on held-out text, in steps, and on how much of it.
 EVALUATE_EVERY = 10

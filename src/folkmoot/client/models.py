@@ -26,6 +26,7 @@ from folkmoot.exchange.peer import (
     WrongModel,
     fetch_model,
 )
+from folkmoot.host.event_log import Record
 from folkmoot.host.threads import in_daemon_thread
 from folkmoot.learning.checkpoints.fetch import fetch
 from folkmoot.learning.checkpoints.leaf_hash import root_hash
@@ -48,7 +49,7 @@ class Models:
         learner: Learner,
         folder: Path,
         work: Work,
-        emit: Callable[[events.Event], None],
+        emit: Callable[[Record], None],
     ) -> None:
         self.peer, self.learner, self.folder = peer, learner, folder
         self._work, self._emit = work, emit

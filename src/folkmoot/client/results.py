@@ -31,6 +31,7 @@ from folkmoot.exchange.peer import (
     Unavailable,
 )
 from folkmoot.exchange.peer.rpc import RpcMethod
+from folkmoot.host.event_log import Record
 
 # Gossip and blobs are kept by a number that grows from round to round through all epochs.
 EPOCH_ROUNDS = 1 << 20
@@ -63,7 +64,7 @@ class Results:
         learner: Learner,
         machine: Client,
         tell: Callable[[c.Event], None],
-        emit: Callable[[events.Event], None],
+        emit: Callable[[Record], None],
     ) -> None:
         self.peer, self.learner, self.machine = peer, learner, machine
         self._tell_machine, self._emit = tell, emit

@@ -2,11 +2,14 @@
 
 from collections import deque
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from folkmoot.host.event_log import Reader
+from folkmoot.client import events as client
+from folkmoot.core.coordinator import messages as m
+from folkmoot.core.identity import short
+from folkmoot.host.event_log import Entry, EventsMissed, LogReader
+from folkmoot.observe.logs import client_log, server_log
 
 
 class ClientPicture(msgspec.Struct):
@@ -38,11 +41,11 @@ class Picture:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._server = Reader(folder / "server" / "events.jsonl")
-        self._readers: dict[str, Reader] = {}
+        self._server = server_log(folder / "server" / "events.jsonl")
+        self._logs: dict[str, LogReader] = {}
         self.clients: dict[str, ClientPicture] = {}
         self.phase = "WaitingForMembers"
-        self.since = 0.0
+        self.since = 0
         self.epoch = self.height = self.step = self.members = self.tokens = 0
         self.training_loss: dict[int, list[float]] = {}
         self.held_out: dict[int, float] = {}
@@ -50,88 +53,95 @@ class Picture:
         self.checkpoint = ""
         self.trail: deque[str] = deque(maxlen=8)
         self._noted: list[str] = []
-        self._begun: float | None = None
-        self._last = 0.0
+        self._begun: int | None = None
+        self._last = 0
 
     @property
     def seconds(self) -> float:
-        return self._last - self._begun if self._begun is not None else 0.0
+        return (self._last - self._begun) / 1000 if self._begun is not None else 0.0
+
+    @property
+    def unread(self) -> int:
+        """Lines of the logs that could not be read."""
+        return sum(log.damaged for log in (self._server, *self._logs.values()))
 
     def update(self) -> list[str]:
         """Take in what was written since the last call; what happened, in words."""
         said, self._noted = self._noted, []
-        for event in self._server.new():
-            said += self._time(event, self._from_server(event))
+        for entry in self._server.new():
+            said += self._told(entry.time, self._from_server(entry))
         for path in sorted(self.folder.glob("client-*/events.jsonl")):
             name = path.parent.name
-            reader = self._readers.setdefault(name, Reader(path))
-            client = self.clients.setdefault(name, ClientPicture(name))
-            for event in reader.new():
-                said += self._time(event, self._from_client(client, event))
+            log = self._logs.setdefault(name, client_log(path))
+            known = self.clients.setdefault(name, ClientPicture(name))
+            for entry in log.new():
+                said += self._told(entry.time, self._from_client(known, entry.record))
         self.trail.extend(said)
         return said
 
-    def _time(self, event: dict[str, Any], words: str | None) -> list[str]:
-        at = event["time"]
-        self._begun = at if self._begun is None else min(self._begun, at)
-        self._last = max(self._last, at)
-        return [f"{at - self._begun:7.1f} s  {words}"] if words else []
+    def _told(self, time: int, words: str | None) -> list[str]:
+        self._begun = time if self._begun is None else min(self._begun, time)
+        self._last = max(self._last, time)
+        return [f"{(time - self._begun) / 1000:7.1f} s  {words}"] if words else []
 
-    def _from_server(self, event: dict[str, Any]) -> str | None:
-        match event["type"]:
-            case "StateChanged":
-                self.phase, self.since = event["after"], event["time"]
-            case "EpochStarted":
-                self.epoch, self.members = event["epoch"], event["clients"]
-                return f"epoch {self.epoch} starts with {self.members} clients"
-            case "RoundStarted":
-                self.height, self.step = event["height"], event["step"]
-            case "RoundJudged":
-                self.tokens += event["attested"]
-                if event["owed"]:
-                    return f"round {event['height']}: {event['owed']} samples are owed"
-            case "ClientRemoved":
+    def _from_server(self, entry: Entry) -> str | None:
+        match entry.record:
+            case m.StateChanged(after=after):
+                self.phase, self.since = after, entry.time
+            case m.EpochStarted(epoch, clients):
+                self.epoch, self.members = epoch, clients
+                return f"epoch {epoch} starts with {clients} clients"
+            case m.RoundStarted(height=height, step=step):
+                self.height, self.step = height, step
+            case m.RoundJudged(height, attested, owed):
+                self.tokens += attested
+                if owed:
+                    return f"round {height}: {owed} samples are owed"
+            case m.ClientRemoved(id, why):
                 self.marks.append(Mark(self.step, "a client left"))
-                return f"client {event['id'][:8]} removed: {event['why']}"
-            case "ClientJoined":
+                return f"client {short(id)} removed: {why}"
+            case m.ClientJoined(id):
                 if self.step:
                     self.marks.append(Mark(self.step, "a client joined"))
-                return f"client {event['id'][:8]} waits for the next epoch"
-            case "CheckpointStored":
-                self.checkpoint = event["location"]
-                return f"checkpoint of step {event['step']} stored at {event['location']}"
-            case "Rewound":
-                return f"rewound from step {event['from_step']} to {event['to_step']}"
+                return f"client {short(id)} waits for the next epoch"
+            case m.CheckpointStored(location, step):
+                self.checkpoint = location
+                return f"checkpoint of step {step} stored at {location}"
+            case m.Rewound(from_step, to_step):
+                return f"rewound from step {from_step} to {to_step}"
+            case EventsMissed(count):
+                return f"the server's log misses {count} events"
         return None
 
-    def _from_client(self, client: ClientPicture, event: dict[str, Any]) -> str | None:
-        match event["type"]:
-            case "StateSeen":
-                client.state = event["state"]
-            case "ShareTrained":
-                client.loss, client.rounds = event["loss"], client.rounds + 1
-                client.tokens_per_second = event["tokens_per_second"]
-                self.training_loss.setdefault(event["step"], []).append(event["loss"])
-            case "RoundLearnt":
-                client.hash = event["hash"]
-            case "Evaluated":
-                self.held_out[event["step"]] = event["loss"]
-            case "Traffic":
-                client.sent, client.received = event["sent"], event["received"]
-                client.round_sent += event["round_sent"]
-                client.round_results += event["round_results"]
-            case "ModelLoaded":
-                client.loaded, client.hash = event["source"], event["hash"]
-                if event["source"] in ("peers", "storage"):
-                    return f"{client.name} got the model from {event['source']}"
-            case "ModelNotLoaded":
-                return f"{client.name} could not load the model: {event['reason']}"
-            case "ResultRefused":
-                return f"{client.name} refused a result of {event['sender']}: {event['reason']}"
-            case "CheckpointFailed":
-                return f"{client.name} could not store the model: {event['reason']}"
-            case "Ended":
-                client.gone, client.state = True, "ended"
+    def _from_client(self, known: ClientPicture, record: msgspec.Struct) -> str | None:
+        match record:
+            case client.StateSeen(state=state):
+                known.state = state
+            case client.ShareTrained(step=step, loss=loss, tokens_per_second=speed):
+                known.loss, known.rounds, known.tokens_per_second = loss, known.rounds + 1, speed
+                self.training_loss.setdefault(step, []).append(loss)
+            case client.RoundLearnt(hash=hash):
+                known.hash = hash
+            case client.Evaluated(step=step, loss=loss):
+                self.held_out[step] = loss
+            case client.Traffic():
+                known.sent, known.received = record.sent, record.received
+                known.round_sent += record.round_sent
+                known.round_results += record.round_results
+            case client.ModelLoaded(source=source, hash=hash):
+                known.loaded, known.hash = source, hash
+                if source in ("peers", "storage"):
+                    return f"{known.name} got the model from {source}"
+            case client.ModelNotLoaded(reason=reason):
+                return f"{known.name} could not load the model: {reason}"
+            case client.ResultRefused(sender=sender, reason=reason):
+                return f"{known.name} refused a result of {sender}: {reason}"
+            case client.CheckpointFailed(reason=reason):
+                return f"{known.name} could not store the model: {reason}"
+            case client.Ended():
+                known.gone, known.state = True, "ended"
+            case EventsMissed(count):
+                return f"the log of {known.name} misses {count} events"
         return None
 
     def note(self, text: str, mark: str) -> None:

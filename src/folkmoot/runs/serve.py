@@ -1,7 +1,7 @@
 """Serve a run: its state on a journal, an event log, checkpoints that are read before they count.
 
-Everything is in one folder: `run.journal`, `events.jsonl`, `owner.key` and, while it listens,
-`address`. Served again from the same folder, the run goes on where it was.
+Everything is in one folder: `run.journal`, `events.jsonl` and `owner.key`. Served again from the
+same folder, the run goes on where it was.
 """
 
 import asyncio
@@ -12,13 +12,12 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
+from folkmoot.authority.server import events
 from folkmoot.authority.server.claims import Claims, Policy
 from folkmoot.authority.server.serve import Listening, listen
 from folkmoot.authority.server.service import Access
 from folkmoot.core.coordinator import Coordinator, Run
-from folkmoot.host.event_log import EventLog
+from folkmoot.host.event_log import EventLog, Record
 from folkmoot.host.signing import Identity
 from folkmoot.host.tls import ServerTls
 
@@ -87,11 +86,12 @@ async def serve_run(
             _claims(Policy(verify_checkpoints), log.write),
         ) as listening:
             address = f"{listen_at.rpartition(':')[0]}:{listening.port}"
-            (home / "address").write_text(f"{address}\n")
+            log.write(events.Started(run.run_id, address, listening.keeper.resumed))
             yield RunServer(address, home, listening)
+        log.write(events.Stopped())
 
 
-def _claims(policy: Policy, tell: Callable[[msgspec.Struct], None]) -> Claims | None:
+def _claims(policy: Policy, tell: Callable[[Record], None]) -> Claims | None:
     """What checks checkpoints, as far as this installation can."""
     try:
         from folkmoot.runs.stored_checkpoint import check_stored

@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 
-import msgspec
-
+from folkmoot.authority.server import events
 from folkmoot.authority.server.keeper import Keeper
 from folkmoot.core.coordinator import Coordinator, Phase, apply
 from folkmoot.core.coordinator import messages as m
+from folkmoot.host.event_log import Record
 
 AT_ONCE = 2
 TRIES = 3
@@ -32,27 +32,8 @@ class Policy(StrEnum):
     never = "never"  # do not even look
 
 
-class ClaimVerified(msgspec.Struct, frozen=True, tag_field="type", tag=True):
-    sender: bytes
-    location: str
-
-
-class ClaimTrusted(msgspec.Struct, frozen=True, tag_field="type", tag=True):
-    """Not checked: the server cannot read the store."""
-
-    sender: bytes
-    location: str
-    why: str
-
-
-class ClaimRefused(msgspec.Struct, frozen=True, tag_field="type", tag=True):
-    sender: bytes
-    location: str
-    why: str
-
-
 Claim = m.OpportunisticCooldown
-Tell = Callable[[msgspec.Struct], None]
+Tell = Callable[[Record], None]
 # Why the claim is false, or None. The last argument says when nobody needs the answer any more.
 Check = Callable[[Coordinator, Claim, Callable[[], bool]], Awaitable[str | None]]
 
@@ -99,12 +80,12 @@ class Claims:
             if self._policy is Policy.always:
                 false = f"the server cannot read the store: {error}"
             else:
-                self._tell(ClaimTrusted(claim.sender, claim.location, str(error)))
+                self._tell(events.ClaimTrusted(claim.sender, claim.location, str(error)))
                 return await keeper.submit(claim)
         if false is not None:
-            self._tell(ClaimRefused(claim.sender, claim.location, false))
+            self._tell(events.ClaimRefused(claim.sender, claim.location, false))
             return m.refusal(m.Reason.WrongModel)
-        self._tell(ClaimVerified(claim.sender, claim.location))
+        self._tell(events.ClaimVerified(claim.sender, claim.location))
         return await keeper.submit(claim)
 
     async def close(self) -> None:

@@ -25,7 +25,7 @@ from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.liveness import Liveness
 from folkmoot.core.federation.state import Delivery, State
 from folkmoot.exchange.bucket import Bucket, BucketError
-from folkmoot.federated import eventlog
+from folkmoot.federated.coordinator import events
 from folkmoot.federated.coordinator.bucket import CoordinatorBucket
 from folkmoot.federated.coordinator.config import Federation
 from folkmoot.federated.coordinator.metrics import Meters
@@ -35,6 +35,7 @@ from folkmoot.federated.model_file.layout import layout_of
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.secure.masks import Mask
 from folkmoot.host.clock import wall_clock
+from folkmoot.host.event_log import EventLog
 from folkmoot.host.journal import Journal, JournalError
 
 logger = logging.getLogger(__name__)
@@ -79,7 +80,7 @@ class Coordinator:
         self._wall, self._now = clock, 0
         folder = Path(config.server.state)
         self._journal = journal(folder / "journal")
-        self.log = eventlog.EventLog(folder / "events.jsonl", self.now)
+        self.log = EventLog(folder / "events.jsonl", self.now)
         bucket = Bucket(config.bucket.url, config.bucket.options)
         self.store = CoordinatorBucket(bucket, folder, config.bucket.max_object)
         self.meters = meters or Meters()
@@ -133,7 +134,7 @@ class Coordinator:
         for waiting in self._waiting.values():
             waiting.cancel()
         await asyncio.to_thread(self.workers.shutdown, cancel_futures=True)
-        self.log.write(eventlog.Stopped(self.state.phase, self.state.round))
+        self.log.write(events.Stopped(self.state.phase, self.state.round))
         self.log.close()
         self._journal.close()
 
@@ -258,7 +259,7 @@ class Coordinator:
                 seconds = time.perf_counter() - started
                 self.submit(m.Written(round_, done.digest))
             except (BucketError, OSError, ValueError) as error:
-                self.log.write(eventlog.AggregationFailed(round_, str(error), delay))
+                self.log.write(events.AggregationFailed(round_, str(error), delay))
                 if await self._ask_again(deliveries):
                     return
                 await asyncio.sleep(delay)
@@ -266,7 +267,7 @@ class Coordinator:
                 continue
             count = len(deliveries)
             self.log.write(
-                eventlog.Aggregated(round_, count, seconds, done.digest, dict(done.figures))
+                events.Aggregated(round_, count, seconds, done.digest, dict(done.figures))
             )
             self.meters.aggregated(seconds)
             async with self._tidying:
@@ -295,7 +296,7 @@ class Coordinator:
     async def _tidy(self, closed: int, used: list[str]) -> None:
         """Forget what the closed round needed; keep the journal short."""
         if count := await self._run(self._tidy_files, closed, used):
-            self.log.write(eventlog.Pruned(closed + 2 - self.config.bucket.keep_rounds, count))
+            self.log.write(events.Pruned(closed + 2 - self.config.bucket.keep_rounds, count))
         if self._journal.size > COMPACT_AT:
             self._journal.compact(self._snapshot(self.state, self.seed))
 

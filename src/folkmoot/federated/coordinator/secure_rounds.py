@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from folkmoot.core.federation import Phase, State
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.state import Delivery
+from folkmoot.federated.coordinator import events
 from folkmoot.federated.coordinator.saved_masks import load_masks, save_masks
 from folkmoot.federated.secure.config import SecureConfig
 from folkmoot.federated.secure.coordinator_attempt import CoordinatorAttempt, SecureStep, TooFew
@@ -36,23 +35,7 @@ from folkmoot.federated.secure.messages import (
     encode,
 )
 from folkmoot.federated.secure.participant_attempt import Distrust, attempt_context
-
-
-class AttemptFailed(msgspec.Struct, frozen=True, tag=True):
-    """For the event log: masked updates could not be summed and are asked for again."""
-
-    round: int
-    attempt: int
-    reason: str
-
-
-class Unmasked(msgspec.Struct, frozen=True, tag=True):
-    """For the event log: the masks of a round's sum are known."""
-
-    round: int
-    attempt: int
-    delivered: int
-    dropped: int
+from folkmoot.host.event_log import Record
 
 
 class NextStep(NamedTuple):
@@ -70,7 +53,7 @@ class SecureRounds:
         rules: SecureConfig,
         state: Callable[[], State],
         submit: Callable[[Any], Any],
-        log: Callable[[msgspec.Struct], None],
+        log: Callable[[Record], None],
         folder: Path,
     ) -> None:
         self.rules, self._run_id, self._kept = rules, run_id, folder / "unmasking"
@@ -185,7 +168,7 @@ class SecureRounds:
             return None
         await asyncio.to_thread(save_masks, self._kept, deliveries, masks)
         dropped = len(attempt.members) - len(ids)
-        self._log(Unmasked(self._round, self._number, len(ids), dropped))
+        self._log(events.Unmasked(self._round, self._number, len(ids), dropped))
         return masks
 
     # Inside.
@@ -245,7 +228,7 @@ class SecureRounds:
 
     def _fail(self, error: TooFew) -> None:
         state, loop = self._state(), asyncio.get_running_loop()
-        self._log(AttemptFailed(state.round, self._number, str(error)))
+        self._log(events.AttemptFailed(state.round, self._number, str(error)))
         self._attempt = None
         self._notify()
         self._give_up(state)

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from folkmoot.federated import eventlog
+from folkmoot.federated.coordinator import events
 from folkmoot.federated.coordinator.config import Federation, SecurityConfig
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.service import CoordinatorService
@@ -68,7 +68,7 @@ async def serving(
         running = RunningServer(coordinator, service, port, metrics_port)
         state = coordinator.state
         coordinator.log.write(
-            eventlog.Started(
+            events.Started(
                 config.run_id, state.phase, state.round, coordinator.resumed, running.address
             )
         )

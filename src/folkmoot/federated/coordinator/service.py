@@ -19,7 +19,8 @@ from folkmoot.core import federation as rules
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.state import Delivery
 from folkmoot.exchange.bucket import BucketError
-from folkmoot.federated import eventlog, wire
+from folkmoot.federated import wire
+from folkmoot.federated.coordinator import events
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.secure_rounds import refusal
 from folkmoot.federated.coordinator.updates import Judgement, judge
@@ -316,9 +317,7 @@ class CoordinatorService:
             raise unreadable(error) from None
 
     def _reject(self, delivery: Delivery, judged: Judgement) -> NoReturn:
-        self.coordinator.log.write(
-            eventlog.UpdateRefused(delivery.id, delivery.round, judged.reason)
-        )
+        self.coordinator.log.write(events.UpdateRefused(delivery.id, delivery.round, judged.reason))
         if judged.strike:
             self.coordinator.submit(m.Quarantined(delivery.id, delivery.round, judged.reason))
         if judged.missing:
@@ -333,11 +332,9 @@ class CoordinatorService:
             metrics = msgspec.json.decode(request.metrics or "{}", type=dict[str, Any])
             history = msgspec.json.decode(request.history or "{}", type=dict[str, list[float]])
         except (msgspec.DecodeError, RecursionError) as error:
-            log.write(eventlog.ReportRefused(delivery.id, delivery.round, str(error)))
+            log.write(events.ReportRefused(delivery.id, delivery.round, str(error)))
             return
-        log.write(
-            eventlog.Reported(delivery.id, delivery.round, delivery.samples, metrics, history)
-        )
+        log.write(events.Reported(delivery.id, delivery.round, delivery.samples, metrics, history))
 
 
 def _fields(delivery: Delivery) -> tuple[str, int, str, int]:

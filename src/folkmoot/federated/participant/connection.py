@@ -5,6 +5,7 @@ back-off, and registers again when the coordinator has started again or forgotte
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -69,6 +70,8 @@ class Connection:
         self.heartbeat = 10.0
         self.bucket = ""
         self._registering = asyncio.Lock()
+        #: Called when a session took the place of another.
+        self.on_reconnect: Callable[[], None] = lambda: None
 
     async def close(self) -> None:
         await self._channel.close()
@@ -101,6 +104,8 @@ class Connection:
                 return
             for delay in backoff(most=self.longest_pause):
                 if await self._rendezvous():
+                    if instead_of:
+                        self.on_reconnect()
                     return
                 await asyncio.sleep(delay)
 

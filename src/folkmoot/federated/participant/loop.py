@@ -9,7 +9,9 @@ import contextlib
 import ctypes
 import gc
 import logging
+import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import grpc
@@ -18,6 +20,7 @@ import msgspec
 from folkmoot.core.federation import participant as machine
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.federated import wire
+from folkmoot.federated.participant import events
 from folkmoot.federated.participant.bucket import ParticipantBucket, WeightsUnavailable
 from folkmoot.federated.participant.connection import (
     END_TIMEOUT,
@@ -35,6 +38,7 @@ from folkmoot.federated.participant.presigned import PresignedBucket
 from folkmoot.federated.participant.secure_delivery import SecureDelivery
 from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.clock import backoff
+from folkmoot.host.event_log import EventLog
 from folkmoot.host.signing import Identity
 from folkmoot.host.tls import ClientTls
 
@@ -65,6 +69,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # For secure aggregation: the public key in hex of everybody we agree to be summed with.
     peers: dict[str, str] = {}
     tls: ClientTls | None = None
+    # A file for the log of what happens to us; with none, none is written.
+    log: str = ""
     # Seconds between two attempts to reach a coordinator that does not answer, at the most.
     longest_pause: float = 10.0
 
@@ -103,11 +109,21 @@ async def take_part(
     line = connect(
         settings.address, settings.run_id, identity, settings.tls, settings.longest_pause
     )
+    log = EventLog(Path(settings.log) if settings.log else None)
+    ended = "interrupted"
     try:
         with contextlib.suppress(Finished):
             await line.register()
-            await _Participation(participant, settings, line).run()
+            log.write(events.Began(line.participant_id, settings.run_id))
+            line.on_reconnect = lambda: log.write(events.Reconnected(line.participant_id))
+            await _Participation(participant, settings, line, log).run()
+        ended = "the federation has finished"
+    except Exception as error:
+        ended = str(error)
+        raise
     finally:
+        log.write(events.Ended(ended))
+        log.close()
         await line.close()
 
 
@@ -125,8 +141,10 @@ class _Trained(NamedTuple):
 class _Participation:
     """One participant's part in one federation."""
 
-    def __init__(self, participant: Participant, settings: Settings, line: Connection) -> None:
-        self._participant, self._line = participant, line
+    def __init__(
+        self, participant: Participant, settings: Settings, line: Connection, log: EventLog
+    ) -> None:
+        self._participant, self._line, self._log = participant, line, log
         self._settings = settings
         self._weights: ParticipantBucket | PresignedBucket | None = None
         self._state = machine.ParticipantState()
@@ -213,16 +231,18 @@ class _Participation:
         except asyncio.CancelledError:
             if self._heard.phase != "FINISHED":
                 raise
-            counted = False
+            counted, reason = False, "the federation has finished"
         except RequestRefused as refused:
             logger.warning("round %d: %s", round_, refused)
-            counted = refused.code == grpc.StatusCode.ALREADY_EXISTS
+            counted, reason = refused.code == grpc.StatusCode.ALREADY_EXISTS, str(refused)
         except WeightsUnavailable as unavailable:
             # The round may be over and its weights gone, or the bucket may come back.
             logger.warning("round %d: %s", round_, unavailable)
-            counted = False
+            counted, reason = False, str(unavailable)
         else:
-            counted = True
+            counted, reason = True, ""
+        outcome = events.UpdateDelivered(round_) if counted else events.RoundFailed(round_, reason)
+        self._log.write(outcome)
         if counted:
             self._delivered = round_
             if self._heard.round == round_:
@@ -278,6 +298,13 @@ class _Participation:
         return trained, metrics, self._weights.write_update(start.round, id, trained.arrays)
 
     def _compute(self, start: Any) -> _Trained:
+        began = time.perf_counter()
+        trained = self._trained_with(start)
+        seconds = round(time.perf_counter() - began, 3)
+        self._log.write(events.RoundTrained(start.round, trained.samples, seconds))
+        return trained
+
+    def _trained_with(self, start: Any) -> _Trained:
         assert self._weights is not None
         if start.initial:
             first = named(self._participant.init_weights())

@@ -1,0 +1,31 @@
+"""The log of each kind of process, as a reader that knows its records."""
+
+from pathlib import Path
+
+from folkmoot.authority.server import events as server_events
+from folkmoot.client import events as client_events
+from folkmoot.core.coordinator import messages as run_effects
+from folkmoot.core.federation import messages as federation_effects
+from folkmoot.federated.coordinator import events as coordinator_events
+from folkmoot.federated.participant import events as participant_events
+from folkmoot.host.event_log import LogReader, records_in
+
+
+def server_log(path: Path) -> LogReader:
+    """Of `folkmoot serve`."""
+    return LogReader(path, records_in(run_effects, server_events))
+
+
+def client_log(path: Path) -> LogReader:
+    """Of `folkmoot join`."""
+    return LogReader(path, records_in(client_events))
+
+
+def coordinator_log(path: Path) -> LogReader:
+    """Of `folkmoot federate serve`."""
+    return LogReader(path, records_in(federation_effects, coordinator_events))
+
+
+def participant_log(path: Path) -> LogReader:
+    """Of `folkmoot federate join`."""
+    return LogReader(path, records_in(participant_events))
