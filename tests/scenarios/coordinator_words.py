@@ -16,15 +16,14 @@ from typing import Any
 
 import msgspec
 
-from folkmoot.core import bloom
-from folkmoot.core.coordinator import Coordinator, Run, apply, create, next_tick
+from folkmoot.core import bloom, coordinator
+from folkmoot.core.coordinator import Coordinator, Run
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.committee import WitnessProof
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.core.coordinator.health import participant_item
-from scenarios.transcript import arguments
-
-SEED = 42
+from folkmoot.core.machine import Effect
+from scenarios.transcript import Words
 
 
 def identity(name: str) -> bytes:
@@ -40,60 +39,45 @@ def model_hash(label: str) -> bytes:
     return sha256(label.encode()).digest() if label else b""
 
 
-class Speaker:
-    """Says the commands of one transcript to one machine."""
+class CoordinatorWords(Words):
+    machine = coordinator
+    codes = tuple(reason.name for reason in m.Reason)
 
     def __init__(self) -> None:
-        self.state: Coordinator | None = None
+        super().__init__()
         self.hashes: dict[bytes, str] = {model_hash("m"): "m"}
 
-    def __call__(self, command: str) -> list[str]:
-        words, named = arguments(command.split())
-        if words[0] == "run":
-            self.state = create(_run(None, named), 0)
-            return []
-        if words[0] in ("show", "work", "due"):
-            return getattr(self, f"_{words[0]}")(*words[1:])
-        now, verb, *who = words
-        seed = int(named.pop("seed", SEED))
-        message = getattr(self, f"_say_{verb}")(*who, **named)
-        before = self.state
-        self.state, effects = apply(before, message, round(float(now) * 1000), seed)
-        if any(isinstance(e, m.Refused) for e in effects):
-            assert self.state is before, "a refused message must change nothing"
-        return [self._effect(e) for e in effects]
+    def create_run(self, **named: str) -> Coordinator:
+        return coordinator.create(_run(None, named), 0)
 
-    def _say_tick(self) -> m.Tick:
-        return m.Tick()
-
-    def _say_join(self, who: str, run: str = "moot", holds: str = "", address: str = "") -> m.Join:
+    def say_join(self, who: str, run: str = "moot", holds: str = "", address: str = "") -> m.Join:
         return m.Join(identity(who), run, model_hash(holds), address.encode())
 
-    def _say_ready(self, who: str, epoch: str | None = None) -> m.Ready:
+    def say_ready(self, who: str, epoch: str | None = None) -> m.Ready:
         return m.Ready(identity(who), self._epoch(epoch))
 
-    def _say_withdraw(self, who: str) -> m.Withdraw:
+    def say_withdraw(self, who: str) -> m.Withdraw:
         return m.Withdraw(identity(who))
 
-    def _say_health(self, who: str, unhealthy: str = "", speed: str = "0") -> m.HealthCheck:
+    def say_health(self, who: str, unhealthy: str = "", speed: str = "0") -> m.HealthCheck:
         accused = tuple(identity(x) for x in unhealthy.split(",") if x)
         return m.HealthCheck(identity(who), accused, int(speed))
 
-    def _say_cooldown(
+    def say_cooldown(
         self, who: str, at: str = "store/1", model: str = "m", epoch: str | None = None
     ) -> m.OpportunisticCooldown:
         return m.OpportunisticCooldown(identity(who), self._epoch(epoch), at, model_hash(model))
 
-    def _say_pause(self) -> m.Pause:
+    def say_pause(self) -> m.Pause:
         return m.Pause()
 
-    def _say_resume(self) -> m.Resume:
+    def say_resume(self) -> m.Resume:
         return m.Resume()
 
-    def _say_update(self, **named: str) -> m.Update:
+    def say_update(self, **named: str) -> m.Update:
         return m.Update(_run(self.state.run, named))
 
-    def _say_witness(self, who: str, sees: str | None = None, **lies: str) -> Any:
+    def say_witness(self, who: str, sees: str | None = None, **lies: str) -> Any:
         state = self.state
         label = lies.get("model", "m")
         self.hashes[model_hash(label)] = label
@@ -141,7 +125,7 @@ class Speaker:
     def _epoch(self, said: str | None) -> int:
         return self.state.epoch_number if said is None else int(said)
 
-    def _show(self) -> list[str]:
+    def ask_show(self) -> list[str]:
         state, p = self.state, self.state.progress
         held = [f"{name(c.id)}{f' ({c.left})' if c.left else ''}" for c in state.epoch.clients]
         owed = f", owed {_spans(p.owed)}" if p.owed else ""
@@ -155,23 +139,15 @@ class Speaker:
         at = f" at {kept.location}, step {kept.progress.step}" if kept.location else ""
         return [*lines, f"checkpoint: {kept.source}{at}"]
 
-    def _work(self) -> list[str]:
+    def ask_work(self) -> list[str]:
         state, current = self.state, self.state.round
         return [
             f"{name(state.epoch.clients[state.place(current, i)].id)}: {_spans(share)}"
             for i, share in state.assignment(current).shares()
         ] or ["nothing"]
 
-    def _due(self, now: str) -> list[str]:
-        at = next_tick(self.state, round(float(now) * 1000))
-        return ["never" if at is None else f"{at / 1000:g}"]
-
-    def _effect(self, effect: m.Effect) -> str:
+    def describe(self, effect: Effect) -> str:
         match effect:
-            case m.Refused(code, reason):
-                return f"refused, {code}: {reason}"
-            case m.StateChanged(before, after, why):
-                return f"{before} -> {after}: {why}"
             case m.ClientJoined(who):
                 return f"{name(who)} waits for the next epoch"
             case m.ClientRemoved(who, why):
@@ -192,7 +168,7 @@ class Speaker:
                 return f"checkpoint of step {step} stored at {location}"
             case m.Rewound(before, to):
                 return f"rewound from step {before} to {to}"
-        raise TypeError(f"no words for {effect}")
+        return super().describe(effect)
 
 
 def _spans(spans: Any) -> str:
