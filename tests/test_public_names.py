@@ -12,7 +12,12 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 
 PUBLIC = {
-    "folkmoot": "__version__",
+    "folkmoot": (
+        "ConfigError Contribution Denied Federation Method Participant Refusal Run TrainedModel"
+        " Unreachable __version__ decode_run join_federation join_run load_checkpoint"
+        " load_federation load_run pause_run register_method resume_run run_state"
+        " serve_federation serve_run train_federation train_together"
+    ),
     "folkmoot.authority": "Authority DataServer Denied Unreachable",
     "folkmoot.core.coordinator": (
         "TABLE AnyEvent Coordinator Phase Run apply create decode decode_run encode next_tick"
@@ -32,7 +37,7 @@ PUBLIC = {
         " SharedModel StoreFull Traffic TurnedAway Unavailable WrongModel fetch_model"
     ),
     "folkmoot.learning.data": "DataError OpenUrl Provider Samples open_data",
-    "folkmoot.learning.methods": "Method build",
+    "folkmoot.learning.methods": "Method build register_method",
     "folkmoot.learning.methods.distro": "DistroMethod",
     "folkmoot.learning.models": "GPT Precision best_device build compute_type logits",
     "folkmoot.simulate": "Report replay simulate",

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import importlib
 import os
 import signal
 import sys
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from folkmoot.cli.user_modules import import_module
 
 Config = Annotated[Path, typer.Argument(help="The federation's configuration, federation.toml.")]
 Class = Annotated[
@@ -159,12 +160,8 @@ def load_participant(name: str) -> Any:
     module, _, attribute = name.partition(":")
     if not attribute:
         raise ValueError(f"{name!r} does not name a participant: expected module:Class")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
     try:
-        return getattr(importlib.import_module(module), attribute)
-    except ImportError as error:
-        raise ValueError(f"cannot import {module!r}: {error}") from None
+        return getattr(import_module(module), attribute)
     except AttributeError:
         raise ValueError(f"module {module!r} has no class {attribute!r}") from None
 

@@ -34,6 +34,10 @@ def join(
     store_gb: Annotated[
         float, typer.Option(help="The most memory for what peers fetch from us, in GB.", min=0.01)
     ] = 4.0,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option("--import", help="Module to import first, such as one with a method of ours."),
+    ] = None,
     tls_ca: tls.Ca = None,
     tls_cert: tls.Cert = None,
     tls_key: tls.Key = None,
@@ -45,6 +49,7 @@ def join(
     from folkmoot.authority import Denied
     from folkmoot.cli.interrupt import run_until_interrupted
     from folkmoot.cli.user_errors import user_errors
+    from folkmoot.cli.user_modules import import_module
     from folkmoot.core.identity import short
     from folkmoot.host.memory import keep_memory
     from folkmoot.host.signing import Identity
@@ -57,6 +62,8 @@ def join(
 
         from folkmoot.runs.join import join_run
 
+        for module in modules or ():
+            import_module(module)
         if threads:
             torch.set_num_threads(threads)
         key = key or home / "client.key"

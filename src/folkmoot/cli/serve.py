@@ -54,14 +54,14 @@ def serve(
     from folkmoot.cli.interrupt import run_until_interrupted
     from folkmoot.cli.user_errors import user_errors
     from folkmoot.core.config import ConfigError
-    from folkmoot.core.coordinator import decode_run
     from folkmoot.host.journal import JournalError
     from folkmoot.host.tls import server_tls
+    from folkmoot.runs.config import load_run
     from folkmoot.runs.serve import read_keys, serve_run
 
     collect_seldom()
     with user_errors(ConfigError, JournalError, OSError, ValueError, ImportError):
-        run = decode_run(file.read_text(), file.name)
+        run = load_run(file)
         tls = server_tls(tls_cert, tls_key, tls_client_ca)
         if verify_checkpoints not in tuple(Policy):
             raise ValueError("--verify-checkpoints is auto, always or never")

@@ -28,10 +28,10 @@ def up(
     from folkmoot.cli.local import LocalRun
     from folkmoot.cli.user_errors import user_errors
     from folkmoot.core.config import ConfigError
-    from folkmoot.core.coordinator import decode_run
+    from folkmoot.runs.config import load_run
 
     with user_errors(ConfigError, OSError, RuntimeError):
-        run = decode_run(file.read_text(), file.name)
+        run = load_run(file)
         home = folder or Path("out") / run.run_id
         with LocalRun(file, run.run_id, home, threads) as local:
             local.serve()

@@ -89,6 +89,11 @@ class Learner:
             config = msgspec.structs.replace(config, delay=self.run.config.delay)
         self.model = build(self.run.model.architecture, self.run.model.seed, "cpu")
         self.method = methods.build(self.model, config)
+        if self.method.delay != self.run.config.delay:
+            raise ValueError(
+                f"the method's delay is {self.method.delay}, the run's {self.run.config.delay}:"
+                " set delay in the run's [config] to the method's"
+            )
         self._model_bytes = sum(self.part_sizes().values())
 
     def restore(self, folder: Path) -> None:

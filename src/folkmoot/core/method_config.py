@@ -95,7 +95,17 @@ class SparseLoCoConfig(
     """Values sent per chunk of 64, a byte each."""
 
 
-MethodConfig = DistroConfig | DenseConfig | DiLoCoConfig | SparseLoCoConfig
+class CustomConfig(
+    msgspec.Struct, frozen=True, kw_only=True, tag="custom", forbid_unknown_fields=True
+):
+    """A method of the run's own, which every member registers by this name before it joins."""
+
+    name: str
+    settings: dict[str, bool | int | float | str] = {}
+    """What it is built with, besides the model."""
+
+
+MethodConfig = DistroConfig | DenseConfig | DiLoCoConfig | SparseLoCoConfig | CustomConfig
 
 C = TypeVar("C", DistroConfig, DenseConfig, DiLoCoConfig, SparseLoCoConfig)
 

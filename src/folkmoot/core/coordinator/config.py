@@ -10,7 +10,7 @@ import msgspec
 
 from folkmoot.core import data_config, model_config
 from folkmoot.core.config import Broken, all_broken, decode, settle_floats
-from folkmoot.core.method_config import DistroConfig, MethodConfig
+from folkmoot.core.method_config import CustomConfig, DistroConfig, MethodConfig
 from folkmoot.core.quorum import MAX_WITNESSES
 from folkmoot.core.schedule import Constant, Schedule
 
@@ -191,7 +191,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(method, DistroConfig):
             if method.delay not in (self.config.delay, DistroConfig().delay):
                 yield Broken("model", f"method.delay must be config.delay ({self.config.delay})")
-        elif self.config.delay:
+        elif self.config.delay and not isinstance(method, CustomConfig):
             kind = type(method).__name__
             yield Broken("config", f"delay must be 0: {kind} learns from a round before the next")
 

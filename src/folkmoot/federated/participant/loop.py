@@ -37,6 +37,7 @@ from folkmoot.federated.participant.participant import (
 from folkmoot.federated.participant.presigned import PresignedBucket
 from folkmoot.federated.participant.secure_delivery import SecureDelivery
 from folkmoot.federated.wire import RequestRefused
+from folkmoot.host.blocking import run_blocking
 from folkmoot.host.clock import backoff
 from folkmoot.host.event_log import EventLog
 from folkmoot.host.signing import Identity
@@ -82,7 +83,7 @@ def join(participant: Participant, **settings: Any) -> None:
     gc.collect()
     gc.freeze()
     try:
-        asyncio.run(take_part(participant, Settings(**settings)))
+        run_blocking(take_part(participant, Settings(**settings)))
     finally:
         gc.unfreeze()
 

@@ -1,0 +1,12 @@
+"""A run as its owner writes it down."""
+
+import os
+from pathlib import Path
+
+from folkmoot.core.coordinator import Run, decode_run
+
+
+def load_run(file: str | os.PathLike[str]) -> Run:
+    """The run that a `run.toml` describes, or a `ConfigError` that lists all its problems."""
+    path = Path(file)
+    return decode_run(path.read_text(), path.name)
