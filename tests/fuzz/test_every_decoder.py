@@ -43,10 +43,11 @@ from folkmoot.learning.checkpoints.manifest import (
     read_manifest,
 )
 from folkmoot.learning.checkpoints.stored_hash import _leaf_hashes
-from folkmoot.learning.methods.dense_wire import WholeWire
+from folkmoot.learning.methods.dense_wire import DenseWire
 from folkmoot.learning.methods.distro import wire as distro
 from folkmoot.learning.methods.distro.cpu import packing
 from folkmoot.learning.methods.distro.plan import make_plan
+from folkmoot.learning.methods.frame import check_frame
 from folkmoot.learning.methods.sparse_wire import SparseWire
 
 WHO, HASH = bytes(range(32)), bytes(32)
@@ -101,7 +102,7 @@ def _distro(bits: int) -> Decoder:
     plan = make_plan(SHAPES, 64, 3, bits)
 
     def check(data: bytes) -> Any:
-        if (found := distro.check_frame(plan, data)) is not None:
+        if (found := check_frame(data, distro.header(plan), distro.payload_size(plan))) is not None:
             return found
         assert distro.check_body(plan, data) == packing.check_body(plan, data)
         return None
@@ -202,7 +203,7 @@ DECODERS = {
     ),
     "DisTrO, 1 bit": _distro(1),
     "DisTrO, 16 bits": _distro(16),
-    "whole update": _of_wire(WholeWire(SHAPES, "dense", 16)),
+    "whole update": _of_wire(DenseWire(SHAPES, "dense", 16)),
     "sparse update": _of_wire(SparseWire(SHAPES, 8)),
     "manifest of a checkpoint": Decoder(
         _manifest,

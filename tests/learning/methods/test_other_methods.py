@@ -186,7 +186,7 @@ CHANGES: dict[str, Callable[[bytes], bytes]] = {
     "version": lambda p: p[:2] + b"\x09" + p[3:],
     "setting": lambda p: p[:3] + bytes([p[3] ^ 0xFF]) + p[4:],
     "fingerprint": lambda p: p[:4] + b"12345678" + p[12:],
-    "length": lambda p: p + b"\0",
+    "trailing": lambda p: p + b"\0",
 }
 
 

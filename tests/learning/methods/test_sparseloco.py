@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folkmoot.core.method_config import SparseLoCoConfig
-from folkmoot.learning.methods.distro.wire import AMPLITUDE_LIMIT
+from folkmoot.learning.methods.bfloat16 import AMPLITUDE_LIMIT
 from folkmoot.learning.methods.protocol import Closure
 from folkmoot.learning.methods.sparse_wire import CHUNK, SparseWire
 from folkmoot.learning.methods.sparseloco import SparseLoCoMethod

@@ -13,9 +13,9 @@ import torch
 
 from folkmoot.core.method_config import DenseConfig, validated
 from folkmoot.learning.methods.adamw import AdamW
-from folkmoot.learning.methods.dense_wire import WholeWire, mean
+from folkmoot.learning.methods.clipping import clip, finite_norm
+from folkmoot.learning.methods.dense_wire import DenseWire, mean
 from folkmoot.learning.methods.flat_parameters import FlatParameters
-from folkmoot.learning.methods.local_steps import clip_to, finite
 from folkmoot.learning.methods.protocol import Closure, Contribution, Refusal, refuse_bad
 
 
@@ -26,7 +26,7 @@ class DenseMethod:
     def __init__(self, module: torch.nn.Module, config: DenseConfig) -> None:
         self.config = r = validated(config)
         self.flat = FlatParameters(module)
-        self.wire = WholeWire(self.flat.shapes, "dense", r.bits)
+        self.wire = DenseWire(self.flat.shapes, "dense", r.bits)
         self.momentum = torch.zeros_like(self.flat.weights) if r.optimizer == "sgd" else None
         self.adam: AdamW | None = None
         if r.optimizer == "adamw":
@@ -37,7 +37,7 @@ class DenseMethod:
         self.flat.clear_grads()
         loss = closure(0)
         self.flat.collect_grads()
-        finite(self.flat.grads)
+        finite_norm(self.flat.grads)
         return Contribution(self.wire.pack(self.flat.grads), loss)
 
     def apply(self, payloads: Sequence[bytes], step: int, lr: float) -> None:
@@ -46,7 +46,7 @@ class DenseMethod:
         if not payloads:
             return
         grads = mean(self.wire, payloads, self.flat.weights)
-        clip_to(grads, self.config.clip)
+        clip(grads, self.config.clip)
         if self.adam is not None:
             self.adam.step(self.flat.weights, grads, lr)
         elif self.momentum is not None:

@@ -11,42 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 import torch
-from blake3 import blake3
 
-from folkmoot.learning.methods.distro.wire import AMPLITUDE_LIMIT, from_bfloat16, to_bfloat16
+from folkmoot.learning.methods.bfloat16 import AMPLITUDE_LIMIT, from_bfloat16, to_bfloat16
+from folkmoot.learning.methods.frame import HEADER, Shapes, check_frame, fingerprint
 from folkmoot.learning.methods.protocol import Refusal
 
 VERSION = 1
-HEADER = 12
-Shapes = Sequence[tuple[str, tuple[int, ...]]]
 
 
-def fingerprint(shapes: Shapes, *settings: str | int) -> bytes:
-    """Eight bytes that differ when names, shapes or what the payload holds differ."""
-    return blake3(msgspec.json.encode([shapes, settings])).digest(length=8)
-
-
-def check_frame(payload: bytes, header: bytes, size: int) -> Refusal | None:
-    """Magic, version, setting, fingerprint and length: all that needs no decoding."""
-    if len(payload) < HEADER:
-        return Refusal("truncated", f"{len(payload)} bytes; the header alone has {HEADER}")
-    if payload[:2] != header[:2]:
-        return Refusal("not-this-method", f"starts with {payload[:2]!r}, expected {header[:2]!r}")
-    if payload[2] != header[2]:
-        return Refusal("version", f"format version {payload[2]}; this client reads {header[2]}")
-    if payload[3] != header[3]:
-        return Refusal("setting", f"format setting {payload[3]}; the run uses {header[3]}")
-    if payload[4:HEADER] != header[4:]:
-        return Refusal("fingerprint", "made for another model or other settings of the method")
-    if len(payload) != size:
-        return Refusal("length", f"{len(payload)} bytes; this model's payloads have {size}")
-    return None
-
-
-class WholeWire:
+class DenseWire:
     def __init__(self, shapes: Shapes, method: str, bits: int) -> None:
         self.bits = bits
         self.count = sum(int(np.prod(shape)) for _, shape in shapes)
@@ -80,7 +55,7 @@ class WholeWire:
         return Refusal("value", f"value {at} is not a number up to {AMPLITUDE_LIMIT:g} in size")
 
 
-def mean(wire: WholeWire, payloads: Sequence[bytes], like: torch.Tensor) -> torch.Tensor:
+def mean(wire: DenseWire, payloads: Sequence[bytes], like: torch.Tensor) -> torch.Tensor:
     """Summed in the order given, then divided once."""
     total = torch.zeros_like(like)
     for payload in payloads:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from folkmoot.core.method_config import DiLoCoConfig, validated
-from folkmoot.learning.methods.dense_wire import WholeWire, mean
+from folkmoot.learning.methods.dense_wire import DenseWire, mean
 from folkmoot.learning.methods.flat_parameters import FlatParameters
 from folkmoot.learning.methods.local_steps import LocalSteps
 from folkmoot.learning.methods.protocol import Closure, Contribution, Refusal, refuse_bad
@@ -26,7 +26,7 @@ class DiLoCoMethod:
     def __init__(self, module: torch.nn.Module, config: DiLoCoConfig) -> None:
         self.config = validated(config)
         self.flat = FlatParameters(module)
-        self.wire = WholeWire(self.flat.shapes, "diloco", config.bits)
+        self.wire = DenseWire(self.flat.shapes, "diloco", config.bits)
         self.local = LocalSteps(self.flat, self.config)
         self.momentum = torch.zeros_like(self.flat.weights)
 
@@ -36,7 +36,7 @@ class DiLoCoMethod:
 
     def contribute(self, closure: Closure, step: int, lr: float) -> Contribution:
         self.flat.refresh()
-        distance, loss = self.local.travel(closure, lr)
+        distance, loss = self.local.run(closure, lr)
         return Contribution(self.wire.pack(distance), loss)
 
     def apply(self, payloads: Sequence[bytes], step: int, lr: float) -> None:

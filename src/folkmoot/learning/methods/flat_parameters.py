@@ -7,9 +7,6 @@ module afterwards would detach it, which `refresh` notices.
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
 import torch
 
 from folkmoot.learning.methods.protocol import trainable
@@ -66,15 +63,3 @@ class FlatParameters:
                     "its state."
                 )
             at += 4 * p.numel()
-
-
-_BLOCK = 4096
-
-
-def norm(x: torch.Tensor) -> float:
-    """The Euclidean norm, the same for any number of threads: fixed blocks, summed in float64."""
-    whole = x.numel() // _BLOCK * _BLOCK
-    blocks = torch.linalg.vector_norm(x[:whole].view(-1, _BLOCK), dim=1)
-    rest = torch.linalg.vector_norm(x[whole:])
-    squares = torch.cat((blocks, rest.view(1))).cpu().numpy().astype(np.float64) ** 2
-    return math.sqrt(float(np.cumsum(squares)[-1]))

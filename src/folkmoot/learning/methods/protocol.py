@@ -100,6 +100,11 @@ def refuse_bad(method: Method, payloads: Sequence[bytes], parallel_map: Parallel
             raise RefusedPayload(position, refusal)
 
 
+def has_own_state(state: Mapping[str, torch.Tensor]) -> bool:
+    """Whether a state is a client's own to resume; without, it is a peer's, for a joiner."""
+    return any(name.startswith("own.") for name in state)
+
+
 def trainable(module: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
     """The parameters that learn, sorted by name, tied ones once: the order of every payload."""
     return sorted(

@@ -17,13 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from folkmoot.learning.methods.dense_wire import HEADER, Shapes, check_frame, fingerprint
-from folkmoot.learning.methods.distro.wire import (
-    AMPLITUDE_LIMIT,
-    Floats,
-    from_bfloat16,
-    to_bfloat16,
-)
+from folkmoot.learning.methods.bfloat16 import AMPLITUDE_LIMIT, Floats, from_bfloat16, to_bfloat16
+from folkmoot.learning.methods.frame import HEADER, Shapes, check_frame, fingerprint
 from folkmoot.learning.methods.protocol import Refusal
 
 VERSION = 1

@@ -17,7 +17,13 @@ import torch
 from folkmoot.core.method_config import SparseLoCoConfig, validated
 from folkmoot.learning.methods.flat_parameters import FlatParameters
 from folkmoot.learning.methods.local_steps import LocalSteps
-from folkmoot.learning.methods.protocol import Closure, Contribution, Refusal, refuse_bad
+from folkmoot.learning.methods.protocol import (
+    Closure,
+    Contribution,
+    Refusal,
+    has_own_state,
+    refuse_bad,
+)
 from folkmoot.learning.methods.sparse_wire import SparseWire
 
 
@@ -39,7 +45,7 @@ class SparseLoCoMethod:
 
     def contribute(self, closure: Closure, step: int, lr: float) -> Contribution:
         self.flat.refresh()
-        distance, loss = self.local.travel(closure, lr)
+        distance, loss = self.local.run(closure, lr)
         self._settle([])
         self.error.mul_(self.config.error_decay).add_(distance)
         payload = self.wire.pack(self.error)
@@ -88,6 +94,6 @@ class SparseLoCoMethod:
         self.local.load(state)
         self.sent = b""
         self.error.zero_()
-        if any(name.startswith("own.") for name in state):
+        if has_own_state(state):
             self.error.copy_(state["own.error"])
             self.sent = state["own.sent"].cpu().numpy().tobytes()

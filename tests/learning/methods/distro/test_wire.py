@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from folkmoot.learning.methods.bfloat16 import from_bfloat16, to_bfloat16
 from folkmoot.learning.methods.distro import wire
 from folkmoot.learning.methods.distro.cpu import packing
 from folkmoot.learning.methods.distro.plan import make_plan
+from folkmoot.learning.methods.frame import check_frame
 
 SHAPES = [("a", (128, 64)), ("b", (100,)), ("c", (29, 6)), ("d", (3,)), ("e", ())]
 
@@ -28,7 +30,7 @@ def entries(plan, seed, silent=0.2):
 
 def refusal(plan, payload):
     """Both checkers' word, which must be the same."""
-    found = wire.check_frame(plan, payload)
+    found = check_frame(payload, wire.header(plan), wire.payload_size(plan))
     if found is not None:
         return found.reason
     plain, compiled = wire.check_body(plan, payload), packing.check_body(plan, payload)
@@ -47,7 +49,7 @@ def test_what_is_packed_is_unpacked_and_both_packers_agree(seed, k, bits):
     assert refusal(plan, payload) is None
     places, said = wire.unpack(plan, payload)
     assert (places[value != 0] == index[value != 0]).all()
-    expected = np.sign(value) if bits == 1 else wire.from_bfloat16(wire.to_bfloat16(value))
+    expected = np.sign(value) if bits == 1 else from_bfloat16(to_bfloat16(value))
     assert (said == expected).all()
 
 
@@ -93,8 +95,8 @@ def test_a_payload_for_another_model_is_refused(plan, payload):
         make_plan([("a", (29, 64)), ("b", (29, 64))], 64, 4, 16),
         make_plan([("a", (29, 64)), ("x", (29, 64))], 64, 3, 16),
     ):
-        assert refusal(other, payload) == "shape"
-    assert refusal(make_plan([("a", (29, 64)), ("b", (29, 64))], 64, 3, 1), payload) == "amplitude"
+        assert refusal(other, payload) == "fingerprint"
+    assert refusal(make_plan([("a", (29, 64)), ("b", (29, 64))], 64, 3, 1), payload) == "setting"
 
 
 def test_length_version_and_magic_are_checked_first(plan, payload):
@@ -102,7 +104,7 @@ def test_length_version_and_magic_are_checked_first(plan, payload):
     assert refusal(plan, payload[:-1]) == "truncated"
     assert refusal(plan, payload + b"\0") == "trailing"
     assert refusal(plan, payload + bytes(10_000_000)) == "trailing"
-    assert refusal(plan, b"XX" + payload[2:]) == "not-distro"
+    assert refusal(plan, b"XX" + payload[2:]) == "not-this-method"
     assert refusal(plan, payload[:2] + b"\2" + payload[3:]) == "version"
 
 

@@ -14,10 +14,11 @@ from typing import Protocol, TypeVar
 
 import torch
 
+from folkmoot.learning.methods.bfloat16 import Floats
 from folkmoot.learning.methods.distro.backup import WeightBackup
 from folkmoot.learning.methods.distro.plan import Plan
 from folkmoot.learning.methods.distro.treatment import Stepping
-from folkmoot.learning.methods.distro.wire import Floats, Indices
+from folkmoot.learning.methods.distro.wire import Indices
 from folkmoot.learning.methods.protocol import Refusal
 
 T = TypeVar("T")
@@ -66,7 +67,7 @@ class Backend(Protocol):
         """The payload of these entries (wire.py)."""
 
     def check_body(self, plan: Plan, payload: bytes) -> Refusal | None:
-        """Why a payload that passed `wire.check_frame` cannot be applied, if so."""
+        """Why a payload that passed `check_frame` cannot be applied, if so."""
 
     def parallel_map(self, work: Callable[[T], R], things: Sequence[T]) -> Iterable[R]:
         """As `map`, in threads where the backend has use for them."""

@@ -24,14 +24,24 @@ import numpy as np
 import torch
 
 from folkmoot.core.method_config import DistroConfig, validated
+from folkmoot.learning.methods.bfloat16 import Floats
+from folkmoot.learning.methods.clipping import clip_scale
 from folkmoot.learning.methods.distro import wire
 from folkmoot.learning.methods.distro.backend import backend_for
 from folkmoot.learning.methods.distro.backup import WeightBackup, empty_backup
 from folkmoot.learning.methods.distro.plan import make_plan
+from folkmoot.learning.methods.distro.rounding import float32
 from folkmoot.learning.methods.distro.treatment import ORTHOGONAL, SIGN, stepping
-from folkmoot.learning.methods.distro.wire import Floats, Indices
-from folkmoot.learning.methods.flat_parameters import FlatParameters, norm
-from folkmoot.learning.methods.protocol import Closure, Contribution, Refusal, refuse_bad
+from folkmoot.learning.methods.distro.wire import Indices
+from folkmoot.learning.methods.flat_parameters import FlatParameters
+from folkmoot.learning.methods.frame import check_frame
+from folkmoot.learning.methods.protocol import (
+    Closure,
+    Contribution,
+    Refusal,
+    has_own_state,
+    refuse_bad,
+)
 
 RETURNED = 0.5
 """How much of a lost contribution is said again. It is a round old by then: with a fifth of the
@@ -72,8 +82,8 @@ class DistroMethod:
         with self._looking_ahead(lr):
             loss = closure(0)
         self.flat.collect_grads()
-        scale = self._clipping()
-        decay = float(np.float32(self.config.momentum))
+        scale = float32(clip_scale(self.flat.grads, self.config.clip))
+        decay = float32(self.config.momentum)
         self._return_lost(self._replaced(step), [])
         index, value = self.backend.compress(
             self.plan, self.flat.grads, self.momentum, scale, decay
@@ -82,19 +92,9 @@ class DistroMethod:
         self.in_flight.append(InFlight(step, index, value, payload))
         return Contribution(payload, loss)
 
-    def _clipping(self) -> float:
-        length = norm(self.flat.grads)
-        if not np.isfinite(length):
-            raise FloatingPointError(
-                "the gradient has values that are not finite, so there is nothing to contribute; "
-                "lower the learning rate or look at this batch's data"
-            )
-        clip = self.config.clip
-        return float(np.float32(clip / length)) if 0.0 < clip < length else 1.0
-
     @contextmanager
     def _looking_ahead(self, lr: float) -> Iterator[None]:
-        distance = float(np.float32(lr * self.config.lookahead * len(self.in_flight)))
+        distance = float32(lr * self.config.lookahead * len(self.in_flight))
         if self.delay == 0 or distance == 0.0:
             yield
             return
@@ -126,7 +126,7 @@ class DistroMethod:
             self.in_flight.remove(f)
             if f.payload not in payloads:
                 age = sum(later.step > f.step for later in self.in_flight)
-                scale = float(np.float32(RETURNED * self.config.momentum**age))
+                scale = float32(RETURNED * self.config.momentum**age)
                 self.backend.add_entries(self.plan, self.momentum, f.index, f.value, scale)
 
     @property
@@ -134,7 +134,9 @@ class DistroMethod:
         return wire.payload_size(self.plan)
 
     def check(self, payload: bytes) -> Refusal | None:
-        return wire.check_frame(self.plan, payload) or self.backend.check_body(self.plan, payload)
+        header = wire.header(self.plan)
+        refusal = check_frame(payload, header, self.payload_size)
+        return refusal or self.backend.check_body(self.plan, payload)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         state = {"shared.applied": torch.tensor(self.applied)}
@@ -157,7 +159,7 @@ class DistroMethod:
         if self.second is not None:
             self.second.copy_(state["shared.second"])
         self.in_flight = []
-        if not any(name.startswith("own.") for name in state):
+        if not has_own_state(state):
             self.momentum.zero_()
             return
         self.momentum.copy_(state["own.momentum"])

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
+
+from folkmoot.learning.methods.distro.rounding import float32
 
 GRID = 1024.0
 LEAST, MOST = 2.0**-100, 2.0**100
@@ -28,11 +29,7 @@ LEAST, MOST = 2.0**-100, 2.0**100
 A, B, C = 6.7524, -18.3510, 13.2633
 
 
-def _single(x: float) -> float:
-    return float(np.float32(x))
-
-
-FIRST, SECOND = _single(B), _single(C / GRID)
+FIRST, SECOND = float32(B), float32(C / GRID)
 """What A and A A in units of the grid are multiplied by."""
 
 
@@ -46,7 +43,7 @@ def output_factors(h: int, w: int) -> tuple[float, float]:
 
     A single row or column has but one direction, which needs its length made one and no more."""
     size = math.sqrt(max(h, w)) / GRID
-    return (_single(size), 0.0) if min(h, w) == 1 else (_single(A * size), _single(size / GRID))
+    return (float32(size), 0.0) if min(h, w) == 1 else (float32(A * size), float32(size / GRID))
 
 
 def orthogonalise(x: torch.Tensor) -> torch.Tensor:

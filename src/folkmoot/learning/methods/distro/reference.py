@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
+from folkmoot.learning.methods.bfloat16 import Floats
 from folkmoot.learning.methods.distro import wire
 from folkmoot.learning.methods.distro.backup import LOW_BYTE, WeightBackup
 from folkmoot.learning.methods.distro.dct import dct_chunks, idct_chunks
@@ -22,7 +23,7 @@ from folkmoot.learning.methods.distro.treatment import (
     inverse_rms,
     treat,
 )
-from folkmoot.learning.methods.distro.wire import Floats, Indices
+from folkmoot.learning.methods.distro.wire import Indices
 from folkmoot.learning.methods.distro.wire import check_body as check_body
 from folkmoot.learning.methods.distro.wire import pack as pack
 

@@ -21,6 +21,7 @@ import torch
 
 from folkmoot.core.method_config import DistroConfig
 from folkmoot.learning.methods.distro.plan import Plan
+from folkmoot.learning.methods.distro.rounding import float32
 
 SIGN, ADAM, NORM, ORTHOGONAL = range(4)
 NUMBER = {"sign": SIGN, "adam": ADAM, "norm": NORM, "orthogonal": ORTHOGONAL}
@@ -43,21 +44,17 @@ class Stepping(msgspec.Struct, frozen=True):
     eps: float
 
 
-def _single(x: float) -> float:
-    return float(np.float32(x))
-
-
 def stepping(config: DistroConfig, payloads: int, applied: int, lr: float) -> Stepping:
     """For the `applied`-th application (from 1) of a run."""
     return Stepping(
         treatment=NUMBER[config.treatment],
-        share=_single(1.0 / payloads),
-        lr=_single(lr),
-        decay=_single(1.0 - lr * config.weight_decay),
-        beta2=_single(config.beta2),
-        fresh=_single(1.0 - config.beta2),
-        unbias=_single(1.0 / (1.0 - config.beta2**applied)),
-        eps=_single(config.eps),
+        share=float32(1.0 / payloads),
+        lr=float32(lr),
+        decay=float32(1.0 - lr * config.weight_decay),
+        beta2=float32(config.beta2),
+        fresh=float32(1.0 - config.beta2),
+        unbias=float32(1.0 / (1.0 - config.beta2**applied)),
+        eps=float32(config.eps),
     )
 
 

@@ -18,18 +18,16 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from folkmoot.learning.methods.bfloat16 import Floats, from_bfloat16, to_bfloat16
 from folkmoot.learning.methods.distro.plan import Group, Plan
+from folkmoot.learning.methods.frame import HEADER
 from folkmoot.learning.methods.protocol import Refusal
 
 Bytes = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float32]
 
 MAGIC = b"FD"
 VERSION = 1
-HEADER = 12
-AMPLITUDE_LIMIT = 2.0**40
-"""Far beyond any gradient, and small enough that no sum or square of them overflows."""
 _EXPONENT_LIMIT = 127 + 40
 
 
@@ -71,16 +69,6 @@ def _get_bits(packed: Bytes, count: int, width: int) -> Indices:
     bits = np.unpackbits(packed, bitorder="little")[: count * width].reshape(count, width)
     values: Indices = (bits.astype(np.int32) << np.arange(width)).sum(1, dtype=np.int32)
     return values
-
-
-def to_bfloat16(values: Floats) -> npt.NDArray[np.uint16]:
-    """Round to nearest, ties to even; beyond the limit, to the limit."""
-    bounded = np.clip(values, -AMPLITUDE_LIMIT, AMPLITUDE_LIMIT).view(np.uint32)
-    return ((bounded + 0x7FFF + ((bounded >> 16) & 1)) >> 16).astype(np.uint16)
-
-
-def from_bfloat16(values: npt.NDArray[np.uint16]) -> Floats:
-    return (values.astype(np.uint32) << 16).view(np.float32)
 
 
 def pack(plan: Plan, index: Indices, value: Floats) -> bytes:
@@ -129,30 +117,11 @@ def _group_indices(raw: Bytes, g: Group, at: Section) -> Indices:
 
 
 def check_body(plan: Plan, payload: bytes) -> Refusal | None:
-    """Everything after the frame of a payload that passed `check_frame`."""
+    """Everything after the frame of a payload that passed `frame.check_frame`."""
     raw = np.frombuffer(payload, np.uint8)
     for g, at in zip(plan.groups, sections(plan), strict=True):
         if (refusal := _check_group(plan, raw, g, at)) is not None:
             return refusal
-    return None
-
-
-def check_frame(plan: Plan, payload: bytes) -> Refusal | None:
-    """Header and length: all that can be told without decoding."""
-    if len(payload) < HEADER:
-        return Refusal("truncated", f"{len(payload)} bytes; the header alone has {HEADER}")
-    if payload[:2] != MAGIC:
-        return Refusal("not-distro", f"starts with {payload[:2]!r}, expected {MAGIC!r}")
-    if payload[2] != VERSION:
-        return Refusal("version", f"format version {payload[2]}; this client reads {VERSION}")
-    if payload[3] != plan.bits:
-        return Refusal("amplitude", f"{payload[3]} bits per amplitude; the run uses {plan.bits}")
-    if payload[4:HEADER] != plan.fingerprint:
-        return Refusal("shape", "made for other parameter names, shapes, chunk or k than the run's")
-    size = payload_size(plan)
-    if len(payload) != size:
-        reason = "truncated" if len(payload) < size else "trailing"
-        return Refusal(reason, f"{len(payload)} bytes, expected {size}")
     return None
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from folkmoot.learning.methods.bfloat16 import Floats
 from folkmoot.learning.methods.distro.backup import LOW_BYTE, WeightBackup
 from folkmoot.learning.methods.distro.cpu import chunk_dct, kernels
 from folkmoot.learning.methods.distro.cpu.packing import check_body as check_body
@@ -24,7 +25,7 @@ from folkmoot.learning.methods.distro.cpu.packing import pack as pack
 from folkmoot.learning.methods.distro.orthogonal import largest_integer, output_factors
 from folkmoot.learning.methods.distro.plan import Group, Plan
 from folkmoot.learning.methods.distro.treatment import NORM, Stepping, inverse_rms
-from folkmoot.learning.methods.distro.wire import Floats, Indices, Section, sections
+from folkmoot.learning.methods.distro.wire import Indices, Section, sections
 
 _BATCHES, _LEAST = 8, 1 << 18
 """A thread takes so many batches, of at least so many values: a call costs as much as some

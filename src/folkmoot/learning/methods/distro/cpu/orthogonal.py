@@ -12,11 +12,14 @@ import numpy as np
 
 from folkmoot.learning.methods.distro.cpu.chunk_dct import row, transpose
 from folkmoot.learning.methods.distro.cpu.jit import compiled
-from folkmoot.learning.methods.distro.cpu.orthogonal64 import orthogonalise64
-from folkmoot.learning.methods.distro.orthogonal import FIRST, GRID, LEAST, MOST, SECOND
-
-_GRID, _FIRST, _SECOND = np.float64(GRID), np.float32(FIRST), np.float32(SECOND)
-_LEAST, _MOST = np.float32(LEAST), np.float32(MOST)
+from folkmoot.learning.methods.distro.cpu.orthogonal64 import (
+    FIRST,
+    GRID,
+    LEAST,
+    MOST,
+    SECOND,
+    orthogonalise64,
+)
 
 
 @compiled
@@ -66,18 +69,18 @@ def _orthogonalise_tall(x: Any, y: Any, h: int, n: int, scalars: Any, scratch: A
     largest_integer, linear, higher = scalars
     gram, square = row(scratch, 0, n * n), row(scratch, 1, n * n)
     largest = _max_abs(x)
-    if not _LEAST < largest < _MOST:
+    if not LEAST < largest < MOST:
         y[:] = np.float32(0)
         return
     _round(x, largest_integer / largest)
     transpose(x, y, h, n)
     _product(y, x, n, h, n, gram)
     bound = _max_row_sum(gram, n)
-    _round(gram, np.float32(_GRID / bound))
+    _round(gram, np.float32(GRID / bound))
     _product(gram, gram, n, n, n, square)
     for i in range(n * n):
-        gram[i] = np.rint(gram[i] * _FIRST + square[i] * _SECOND)
-    _round(x, np.float32(_GRID / np.sqrt(bound)))
+        gram[i] = np.rint(gram[i] * FIRST + square[i] * SECOND)
+    _round(x, np.float32(GRID / np.sqrt(bound)))
     _product(x, gram, h, n, n, y)
     for i in range(h * n):
         y[i] = x[i] * linear + y[i] * higher

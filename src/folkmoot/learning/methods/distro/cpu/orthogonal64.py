@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from folkmoot.learning.methods.distro import orthogonal as meaning
 from folkmoot.learning.methods.distro.cpu.bitmask import block_maxima, float_from_bits, popcount
 from folkmoot.learning.methods.distro.cpu.jit import compiled
 from folkmoot.learning.methods.distro.cpu.row_sums import (
@@ -25,10 +26,13 @@ from folkmoot.learning.methods.distro.cpu.row_sums import (
     sum_rows,
 )
 from folkmoot.learning.methods.distro.cpu.simd import transpose8
-from folkmoot.learning.methods.distro.orthogonal import FIRST, GRID, LEAST, MOST, SECOND
 
-_GRID, _FIRST, _SECOND = np.float64(GRID), np.float32(FIRST), np.float32(SECOND)
-_LEAST, _MOST = np.float32(LEAST), np.float32(MOST)
+GRID, FIRST, SECOND = (
+    np.float64(meaning.GRID),
+    np.float32(meaning.FIRST),
+    np.float32(meaning.SECOND),
+)
+LEAST, MOST = np.float32(meaning.LEAST), np.float32(meaning.MOST)
 _ONE = np.float32(1)
 _DENSE = 1024
 """More entries than these are not looked at one by one."""
@@ -119,7 +123,7 @@ def _polynomial(gram: Any, masks: Any, scale: Any, to: Any) -> None:
             round_row(gram, j * 64, _ONE, scale)
     for j in range(64):
         if masks[j] != 0:
-            polynomial_row(gram, j * 64, masks[j], gram, _FIRST, _SECOND, to)
+            polynomial_row(gram, j * 64, masks[j], gram, FIRST, SECOND, to)
 
 
 @compiled
@@ -127,9 +131,9 @@ def _dense_polynomial(gram: Any, scale: Any, scratch: Any, to: Any) -> None:
     pairs = _pack_pairs(gram, scale, scratch)
     for j in range(0, 64, 16):
         for i in range(0, j + 8, 4):
-            polynomial_16(pairs, i, j, gram, scale, _FIRST, _SECOND, to)
+            polynomial_16(pairs, i, j, gram, scale, FIRST, SECOND, to)
         for i in range(j + 8, j + 16, 4):
-            polynomial_8(pairs, i, j + 8, gram, scale, _FIRST, _SECOND, to)
+            polynomial_8(pairs, i, j + 8, gram, scale, FIRST, SECOND, to)
     _mirror(to)
 
 
@@ -148,18 +152,18 @@ def orthogonalise64(
     """Orthogonalise x, times `share`, in place."""
     largest_integer, linear, higher = scalars
     largest = _max_abs(x) * share
-    if not _LEAST < largest < _MOST:
+    if not LEAST < largest < MOST:
         x[:] = np.float32(0)
         return
     for i in range(64):
         masks[ROWS, i] = round_row(x, i * 64, share, largest_integer / largest)
     dense = _entries(masks[ROWS]) > _DENSE
     bound = np.float64(_dense_gram(x, scratch, masks, gram) if dense else _gram(x, masks, gram))
-    scale = np.float32(_GRID / bound)
+    scale = np.float32(GRID / bound)
     if _entries(masks[GRAM]) > _DENSE:
         _dense_polynomial(gram, scale, scratch, polynomial)
     else:
         _polynomial(gram, masks[GRAM], scale, polynomial)
-    scale = np.float32(_GRID / np.sqrt(bound))
+    scale = np.float32(GRID / np.sqrt(bound))
     for i in range(64):
         orthogonalise_row(x, i * 64, masks[ROWS, i], polynomial, scale, linear, higher)

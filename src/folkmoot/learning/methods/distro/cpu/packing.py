@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from folkmoot.learning.methods.bfloat16 import Floats, to_bfloat16
 from folkmoot.learning.methods.distro import wire
 from folkmoot.learning.methods.distro.cpu.jit import compiled
 from folkmoot.learning.methods.distro.cpu.simd import load_word
 from folkmoot.learning.methods.distro.cpu.unpack12 import can_unpack12, last_if_ascending
 from folkmoot.learning.methods.distro.plan import Plan
-from folkmoot.learning.methods.distro.wire import Floats, Indices
+from folkmoot.learning.methods.distro.wire import Indices
+from folkmoot.learning.methods.frame import HEADER
 from folkmoot.learning.methods.protocol import Refusal
 
 
@@ -68,8 +70,8 @@ def _pack_group(
 
 def pack(plan: Plan, index: Indices, value: Floats) -> bytes:
     raw = np.zeros(wire.payload_size(plan), np.uint8)
-    raw[: wire.HEADER] = np.frombuffer(wire.header(plan), np.uint8)
-    coded = wire.to_bfloat16(value + np.float32(0)) if plan.bits == 16 else np.zeros(0, np.uint16)
+    raw[:HEADER] = np.frombuffer(wire.header(plan), np.uint8)
+    coded = to_bfloat16(value + np.float32(0)) if plan.bits == 16 else np.zeros(0, np.uint16)
     for g, at in zip(plan.groups, wire.sections(plan), strict=True):
         where = slice(g.entry, g.entry + g.count * g.k)
         _pack_group(
