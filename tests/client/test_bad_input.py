@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from folkmoot.client import events, models
 from folkmoot.client.learner import Learner, Worked
 from folkmoot.client.results import GET_RESULTS, Wanted, number
-from folkmoot.core.coordinator import client_events as c
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
+from folkmoot.core.coordinator.client import messages as c
+from folkmoot.core.coordinator.client.ledger import Result
 from folkmoot.core.coordinator.commitment import commitment_hash
-from folkmoot.core.coordinator.ledger import Result
 from folkmoot.core.method_config import DistroConfig
 from folkmoot.exchange.peer import wire
 from folkmoot.exchange.peer.message import Content, seal

@@ -10,8 +10,8 @@ import pytest
 from folkmoot.client import events, models
 from folkmoot.client.learner import Learner
 from folkmoot.client.models import Models
-from folkmoot.core.coordinator import client_events as c
 from folkmoot.core.coordinator.assignment import Span
+from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.state import Checkpoint, Source
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.exchange.peer import Peer, SharedModel

@@ -25,8 +25,8 @@ from folkmoot.core import delta
 from folkmoot.core.config import ConfigError
 from folkmoot.core.coordinator import Run, create, decode, decode_run, encode
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.client.ledger import Result
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
-from folkmoot.core.coordinator.ledger import Result
 from folkmoot.core.coordinator.view import apply_change, encode_change, view
 from folkmoot.core.unreadable import UNREADABLE
 from folkmoot.exchange.peer import uniffi_copy, wire

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from hashlib import sha256
 
 from folkmoot.core.coordinator import Run, apply, create, next_tick
-from folkmoot.core.coordinator import client_events as c
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.client import Client
+from folkmoot.core.coordinator.client import messages as c
+from folkmoot.core.coordinator.client.ledger import Result
+from folkmoot.core.coordinator.client.machine import ClientMachine
 from folkmoot.core.coordinator.commitment import commitment_hash
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
-from folkmoot.core.coordinator.ledger import Result
 from folkmoot.core.coordinator.state import Phase
 
 Event = c.Event
@@ -34,7 +34,7 @@ class MemoryRun:
         self.state = create(run, 0)
         self.effects: list[m.Effect] = []
         self.clients = {bytes([65 + i]) * 32: None for i in range(clients)}
-        self.clients = {who: Client(who, "moot") for who in self.clients}
+        self.clients = {who: ClientMachine(who, "moot") for who in self.clients}
         self.queue: deque[tuple[bytes, Event]] = deque()
         self.learnt: dict[bytes, list[bytes]] = {who: [] for who in self.clients}
         self.results: dict[tuple[int, int, bytes], Result] = {}

@@ -20,10 +20,10 @@ from folkmoot.client.learner import Cancelled, Learner
 from folkmoot.client.models import Models
 from folkmoot.client.results import Results, number
 from folkmoot.core.coordinator import Coordinator, Phase, Run
-from folkmoot.core.coordinator import client_events as c
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.client import Client
-from folkmoot.core.coordinator.ledger import Result
+from folkmoot.core.coordinator.client import messages as c
+from folkmoot.core.coordinator.client.ledger import Result
+from folkmoot.core.coordinator.client.machine import ClientMachine
 from folkmoot.core.coordinator.state import Source
 from folkmoot.core.identity import short
 from folkmoot.exchange.peer import Misbehaved, Peer, PeerEvent
@@ -58,7 +58,7 @@ class Member:
         self.authority = authority
         self.learner = learner
         self.emit = emit
-        self.machine = Client(identity, run.run_id, peer.address)
+        self.machine = ClientMachine(identity, run.run_id, peer.address)
         self._queue: asyncio.Queue[c.Event] = asyncio.Queue()
         self._worker = ThreadPoolExecutor(1, "learner")
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -14,7 +14,7 @@ from typing import Any
 
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
-from folkmoot.core.coordinator import client_events as c
+from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.state import Source
 from folkmoot.exchange.bucket import BucketError, open_checkpoints
 from folkmoot.exchange.peer import (

@@ -16,10 +16,10 @@ from blake3 import blake3
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
 from folkmoot.core.content import content_name
-from folkmoot.core.coordinator import client_events as c
-from folkmoot.core.coordinator.client import Client
+from folkmoot.core.coordinator.client import messages as c
+from folkmoot.core.coordinator.client.ledger import COMMITMENTS_KEPT, Result
+from folkmoot.core.coordinator.client.machine import ClientMachine
 from folkmoot.core.coordinator.commitment import commitment_hash
-from folkmoot.core.coordinator.ledger import COMMITMENTS_KEPT, Result
 from folkmoot.core.identity import short
 from folkmoot.core.unreadable import UNREADABLE
 from folkmoot.exchange.peer import (
@@ -62,7 +62,7 @@ class Results:
         self,
         peer: Peer,
         learner: Learner,
-        machine: Client,
+        machine: ClientMachine,
         tell: Callable[[c.Event], None],
         emit: Callable[[Record], None],
     ) -> None:

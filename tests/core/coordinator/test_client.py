@@ -7,11 +7,11 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from folkmoot.core.coordinator import client_events as c
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.client import Doing
+from folkmoot.core.coordinator.client import messages as c
+from folkmoot.core.coordinator.client.ledger import Result
+from folkmoot.core.coordinator.client.machine import Doing
 from folkmoot.core.coordinator.commitment import commitment_hash
-from folkmoot.core.coordinator.ledger import Result
 from folkmoot.core.coordinator.state import Phase
 from support.memory_run import MemoryRun, finished
 

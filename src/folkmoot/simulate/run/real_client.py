@@ -6,12 +6,12 @@ connection, and what the machine asks for is carried out in simulated time.
 
 from __future__ import annotations
 
-from folkmoot.core.coordinator import client as core
-from folkmoot.core.coordinator import client_events as c
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import total
+from folkmoot.core.coordinator.client import machine as core
+from folkmoot.core.coordinator.client import messages as c
+from folkmoot.core.coordinator.client.ledger import Result
 from folkmoot.core.coordinator.commitment import commitment_hash
-from folkmoot.core.coordinator.ledger import Result
 from folkmoot.core.coordinator.state import Coordinator, Source
 from folkmoot.simulate.report import Report
 from folkmoot.simulate.run import world as run
@@ -29,7 +29,7 @@ class Member(Client):
 
     def forget(self) -> None:
         super().forget()
-        self.machine = core.Client(self.id, self.audit.run.run_id)
+        self.machine = core.ClientMachine(self.id, self.audit.run.run_id)
         self.alarm = -1
         self.stopped = -1  # the last epoch whose work was given up
         self.abandoned: set[tuple[int, int]] = set()

@@ -4,7 +4,7 @@ import msgspec
 
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
-from folkmoot.core.coordinator.ledger import Result
+from folkmoot.core.coordinator.client.ledger import Result
 from folkmoot.core.coordinator.state import Checkpoint, Coordinator
 
 

@@ -20,7 +20,8 @@ from enum import StrEnum
 
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
-from folkmoot.core.coordinator.client_events import (
+from folkmoot.core.coordinator.client.ledger import Ledger, Result, Verdict, attest
+from folkmoot.core.coordinator.client.messages import (
     Abandon,
     Action,
     Arrived,
@@ -45,7 +46,6 @@ from folkmoot.core.coordinator.client_events import (
     WasRefused,
 )
 from folkmoot.core.coordinator.committee import is_checkpointer
-from folkmoot.core.coordinator.ledger import Ledger, Result, Verdict, attest
 from folkmoot.core.coordinator.receive import IN_EPOCH, IN_ROUND
 from folkmoot.core.coordinator.state import STORED_ROUNDS, Coordinator, Phase, Source
 
@@ -73,7 +73,7 @@ class Doing(StrEnum):
     Lost = "Lost"  # cannot follow this epoch any more
 
 
-class Client:
+class ClientMachine:
     """One client's view of the run, and what it has done about it."""
 
     def __init__(self, identity: bytes, run_id: str, address: bytes = b"") -> None:
