@@ -16,7 +16,7 @@ from folkmoot.authority.server.serve import Listening, listen
 from folkmoot.cli import control
 from folkmoot.host.signing import Identity
 from folkmoot.host.tls import ClientTls, ServerTls
-from support.certificates import Authority
+from support.certificates import CertificateAuthority
 
 A = Identity(b"a" * 32)
 
@@ -25,9 +25,9 @@ class Town:
     """A server's authority, its clients', and one that nobody trusts."""
 
     def __init__(self, folder: Path) -> None:
-        self.servers = Authority(folder, "servers")
-        self.clients = Authority(folder, "clients")
-        self.others = Authority(folder, "others")
+        self.servers = CertificateAuthority(folder, "servers")
+        self.clients = CertificateAuthority(folder, "clients")
+        self.others = CertificateAuthority(folder, "others")
         own = self.servers.sign("server")
         self.plain = ServerTls(*own)
         self.mutual = ServerTls(*own, self.clients.file)

@@ -1,7 +1,6 @@
 """TLS and mutual TLS from the config; the metrics endpoint; what a restart finds."""
 
 import asyncio
-import datetime
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -10,47 +9,17 @@ import grpc
 import msgspec
 import numpy as np
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from folkmoot.federated import ClientTls, Participant, Settings, take_part
 from folkmoot.federated.coordinator.config import MetricsConfig, SecurityConfig
 from folkmoot.federated.coordinator.events import AggregationFailed
 from folkmoot.host.journal import JournalError
+from support.certificates import CertificateAuthority
 from support.federation import (
     code_of,
     federation_config,
     running_federation,
 )
-
-
-def certificate(folder: Path, name: str, issuer: str = "") -> None:
-    """`name.pem` and `name.key`, self-signed or signed by `issuer`."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    signer, by = key, subject
-    if issuer:
-        pem = (folder / f"{issuer}.key").read_bytes()
-        signer = serialization.load_pem_private_key(pem, None)
-        by = x509.load_pem_x509_certificate((folder / f"{issuer}.pem").read_bytes()).subject
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder(by, subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=not issuer, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(signer, hashes.SHA256())
-    )
-    (folder / f"{name}.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    (folder / f"{name}.key").write_bytes(private)
 
 
 class One(Participant):
@@ -63,24 +32,20 @@ class One(Participant):
 
 @pytest.mark.parametrize("mutual", [False, True])
 async def test_a_federation_over_tls(tmp_path: Path, mutual: bool) -> None:
-    certificate(tmp_path, "authority")
-    certificate(tmp_path, "server", "authority")
-    certificate(tmp_path, "client", "authority")
-    files = {n: tmp_path / n for n in ("authority.pem", "client.pem", "client.key")}
+    authority = CertificateAuthority(tmp_path, "authority")
+    server = authority.sign("server")
     security = SecurityConfig(
-        tls_certificate="server.pem",
-        tls_key="server.key",
-        tls_client_authority="authority.pem" if mutual else "",
+        tls_certificate=str(server.cert),
+        tls_key=str(server.key),
+        tls_client_authority=str(authority.file) if mutual else "",
     )
     config = federation_config(tmp_path, {"rounds": 2}, security=security)
-    server = msgspec.structs.replace(config.server, host="localhost")
-    async with running_federation(tmp_path, msgspec.structs.replace(config, server=server)) as w:
-        own = (files["client.pem"], files["client.key"]) if mutual else (None, None)
-        tls = ClientTls(files["authority.pem"], *own)
+    async with running_federation(tmp_path, config) as w:
+        tls = ClientTls(authority.file, *(authority.sign("client") if mutual else ()))
         plain = w.participant("plain")
         assert await code_of(plain.rendezvous()) == grpc.StatusCode.UNAVAILABLE
         if mutual:
-            nobody = w.participant("nobody", tls=ClientTls(files["authority.pem"]))
+            nobody = w.participant("nobody", tls=ClientTls(authority.file))
             assert await code_of(nobody.rendezvous()) == grpc.StatusCode.UNAVAILABLE
         settings = Settings(address=w.server.address, run_id="test", tls=tls)
         await take_part(One(), settings)

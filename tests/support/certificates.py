@@ -16,7 +16,7 @@ class Certificate(NamedTuple):
     key: Path
 
 
-class Authority:
+class CertificateAuthority:
     """Signs certificates."""
 
     def __init__(self, folder: Path, name: str) -> None:

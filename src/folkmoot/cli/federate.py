@@ -72,11 +72,12 @@ def join(
     """Take part in a federation until it has finished; reconnects for ever."""
     from folkmoot.cli.user_errors import user_errors
     from folkmoot.exchange.bucket import BucketError
-    from folkmoot.federated.participant.loop import Settings, keep_freed_memory
+    from folkmoot.federated.participant.loop import Settings
     from folkmoot.federated.wire import RequestRefused
+    from folkmoot.host.memory import keep_memory
     from folkmoot.host.tls import client_tls
 
-    keep_freed_memory()
+    keep_memory()
     with user_errors(RequestRefused, BucketError, OSError, ValueError, TypeError):
         settings = Settings(
             address=address,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ctypes
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
-_EVERYTHING, _AS_MUCH_AS_OLD_ONES_TAKE = 2**30, 2**25
+# Of malloc.h.
+_TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 
 
 def keep_memory() -> bool:
@@ -18,7 +18,5 @@ def keep_memory() -> bool:
     setting = getattr(ctypes.CDLL(None), "mallopt", None)
     if setting is None:
         return False
-    mapped = setting(_MMAP_THRESHOLD, _EVERYTHING) or setting(
-        _MMAP_THRESHOLD, _AS_MUCH_AS_OLD_ONES_TAKE
-    )
-    return bool(mapped and setting(_ARENA_MAX, 1) and setting(_TRIM_THRESHOLD, 2**31 - 1))
+    wanted = {_MMAP_MAX: 0, _ARENA_MAX: 1, _TRIM_THRESHOLD: 2**31 - 1}
+    return all(setting(name, value) for name, value in wanted.items())

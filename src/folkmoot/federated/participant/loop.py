@@ -6,7 +6,6 @@ once. A coordinator that dies is waited for; what was trained meanwhile is deliv
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import logging
 import time
@@ -40,6 +39,7 @@ from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.blocking import run_blocking
 from folkmoot.host.clock import backoff
 from folkmoot.host.event_log import EventLog
+from folkmoot.host.memory import keep_memory
 from folkmoot.host.signing import Identity
 from folkmoot.host.tls import ClientTls
 
@@ -48,10 +48,6 @@ _READY = {
     machine.Phase.TRAINING: "TRAINING",
     machine.Phase.DONE: "FINISHED",
 }
-
-
-#: Of malloc.h.
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
 
 logger = logging.getLogger(__name__)
@@ -78,7 +74,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 def join(participant: Participant, **settings: Any) -> None:
     """Take part until the federation has finished. Blocks; `settings` as in `Settings`."""
-    keep_freed_memory()
+    keep_memory()
     # What is there now stays to the end: no collection between rounds has to look at it again.
     gc.collect()
     gc.freeze()
@@ -86,18 +82,6 @@ def join(participant: Participant, **settings: Any) -> None:
         run_blocking(take_part(participant, Settings(**settings)))
     finally:
         gc.unfreeze()
-
-
-def keep_freed_memory() -> None:
-    """Let a round use the memory that the last one freed.
-
-    The C library gives large blocks back to the system at once, and every round would wait for the
-    system to clear its pages again: a quarter of a light round's time.
-    """
-    with contextlib.suppress(OSError, AttributeError):  # another C library does as it likes
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(M_MMAP_MAX, 0)
-        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 async def take_part(
