@@ -99,7 +99,7 @@ def test_nothing_is_lost_between_what_is_sent_and_what_is_kept() -> None:
     kept = method.error.clone()
     for seed in range(4):
         payload = scripted(method, seed)
-        distance, _ = free.local.travel(scripted_grads(free, seed), 1e-2)
+        distance, _ = free.local.run(scripted_grads(free, seed), 1e-2)
         place, value = method.wire.unpack(payload)
         whole = method.error.clone()
         whole[place] += value
