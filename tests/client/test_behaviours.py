@@ -16,7 +16,7 @@ from folkmoot.core.coordinator import Phase
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
 from folkmoot.learning.checkpoints.manifest import Stopped
-from support.small_run import PATIENCE, QUICK, RunMember, SmallRun, agreement, small_run
+from support.small_run import PATIENCE, QUICK, RunMember, SmallRun, StartRun, agreement
 
 
 class Idle(Learner):
@@ -34,7 +34,9 @@ def never_loads(who: RunMember) -> None:
     who.member.models.load = load
 
 
-async def test_a_run_ends_with_one_model_and_a_checkpoint(tmp_path: Path) -> None:
+async def test_a_run_ends_with_one_model_and_a_checkpoint(
+    tmp_path: Path, small_run: StartRun
+) -> None:
     async with small_run(tmp_path, checkpoint=str(tmp_path / "kept")) as run:
         members = await run.join(3)
         await run.until(run.finished)
@@ -47,7 +49,9 @@ async def test_a_run_ends_with_one_model_and_a_checkpoint(tmp_path: Path) -> Non
         assert stored.hash() == run.state.model_hash
 
 
-async def test_a_quorum_of_opportunistic_witnesses_ends_a_round_early(tmp_path: Path) -> None:
+async def test_a_quorum_of_opportunistic_witnesses_ends_a_round_early(
+    tmp_path: Path, small_run: StartRun
+) -> None:
     async with small_run(tmp_path, total_steps=3, max_round_train_time=PATIENCE) as run:
         await run.join(3)
         await run.until(run.finished)
@@ -57,7 +61,7 @@ async def test_a_quorum_of_opportunistic_witnesses_ends_a_round_early(tmp_path: 
 
 @asynccontextmanager
 async def two_and_one(
-    folder: Path, learner: type[Learner]
+    small_run: StartRun, folder: Path, learner: type[Learner]
 ) -> AsyncIterator[tuple[SmallRun, list[RunMember], RunMember]]:
     """A finished run of two honest clients and one that learns in another way."""
     config = {"total_steps": 4, "rounds_per_epoch": 8, "init_min_clients": 3}
@@ -68,7 +72,9 @@ async def two_and_one(
         yield run, honest, other
 
 
-async def test_a_round_ends_after_its_time_when_results_are_missing(tmp_path: Path) -> None:
+async def test_a_round_ends_after_its_time_when_results_are_missing(
+    tmp_path: Path, small_run: StartRun
+) -> None:
     async with small_run(tmp_path, init_min_clients=3, max_round_train_time=1.5) as run:
         await run.join(2)
         await run.join(learner=Idle)
@@ -77,8 +83,10 @@ async def test_a_round_ends_after_its_time_when_results_are_missing(tmp_path: Pa
         await run.until(run.finished)
 
 
-async def test_an_unhealthy_client_is_removed_and_its_work_done_by_others(tmp_path: Path) -> None:
-    async with two_and_one(tmp_path, Idle) as (run, honest, idle):
+async def test_an_unhealthy_client_is_removed_and_its_work_done_by_others(
+    tmp_path: Path, small_run: StartRun
+) -> None:
+    async with two_and_one(small_run, tmp_path, Idle) as (run, honest, idle):
         assert (idle.id, "Unhealthy") in run.removed()
         assert {who for who, _ in run.removed()} == {idle.id}
         again = [e for e in run.all(m.RoundJudged) if e.owed]
@@ -87,7 +95,9 @@ async def test_an_unhealthy_client_is_removed_and_its_work_done_by_others(tmp_pa
         agreement(honest)
 
 
-async def test_dropping_below_min_clients_in_warmup_waits_for_members(tmp_path: Path) -> None:
+async def test_dropping_below_min_clients_in_warmup_waits_for_members(
+    tmp_path: Path, small_run: StartRun
+) -> None:
     async with small_run(tmp_path, total_steps=2) as run:
         (first,) = await run.join(prepare=never_loads)
         (second,) = await run.join()
@@ -101,7 +111,9 @@ async def test_dropping_below_min_clients_in_warmup_waits_for_members(tmp_path: 
         await run.until(run.finished)
 
 
-async def test_dropping_below_min_clients_in_training_hands_the_model_on(tmp_path: Path) -> None:
+async def test_dropping_below_min_clients_in_training_hands_the_model_on(
+    tmp_path: Path, small_run: StartRun
+) -> None:
     async with small_run(
         tmp_path, total_steps=8, rounds_per_epoch=8, max_round_train_time=3
     ) as run:
@@ -142,7 +154,7 @@ class FirstToStore(Learner):
 
 
 async def test_the_first_verified_checkpoint_ends_cooldown_and_cancels_the_others(
-    tmp_path: Path,
+    tmp_path: Path, small_run: StartRun
 ) -> None:
     kept = str(tmp_path / "kept")
     async with small_run(
@@ -157,7 +169,9 @@ async def test_the_first_verified_checkpoint_ends_cooldown_and_cancels_the_other
         assert run.lasted(Phase.Cooldown)[0] < PATIENCE / 2
 
 
-async def test_new_joiners_get_the_model_from_their_peers(tmp_path: Path) -> None:
+async def test_new_joiners_get_the_model_from_their_peers(
+    tmp_path: Path, small_run: StartRun
+) -> None:
     async with small_run(tmp_path) as run:
         early = await run.join(2)
         await run.until(run.in_round(0))
@@ -168,7 +182,9 @@ async def test_new_joiners_get_the_model_from_their_peers(tmp_path: Path) -> Non
         agreement([*early, *late])
 
 
-async def test_clients_come_back_for_the_next_epoch_by_themselves(tmp_path: Path) -> None:
+async def test_clients_come_back_for_the_next_epoch_by_themselves(
+    tmp_path: Path, small_run: StartRun
+) -> None:
     async with small_run(tmp_path) as run:
         members = await run.join(3)
         await run.until(run.finished)
@@ -193,7 +209,7 @@ class SpoiledStore(Learner):
 
 @pytest.mark.parametrize("fault", ["no folder", "spoiled", "no credentials"])
 async def test_a_failed_upload_never_counts_as_success(
-    tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch, small_run: StartRun
 ) -> None:
     place = {
         "no folder": str(tmp_path / "corpus.txt" / "kept"),
@@ -215,7 +231,7 @@ async def test_a_failed_upload_never_counts_as_success(
 
 
 async def test_a_full_disk_at_checkpoint_costs_the_checkpoint_only(
-    tmp_path: Path, small_disk: Path
+    tmp_path: Path, small_disk: Path, small_run: StartRun
 ) -> None:
     (small_disk / "filler").write_bytes(bytes(8 * 1024 * 1024 - 16 * 1024))
     place = str(small_disk / "kept")
@@ -230,7 +246,9 @@ async def test_a_full_disk_at_checkpoint_costs_the_checkpoint_only(
         assert agreement(members)
 
 
-async def test_an_epoch_may_have_more_rounds_than_peers_keep_messages_of(tmp_path: Path) -> None:
+async def test_an_epoch_may_have_more_rounds_than_peers_keep_messages_of(
+    tmp_path: Path, small_run: StartRun
+) -> None:
     """Two witnesses are all there are: RoundWitness is over as it begins, and nobody sees it."""
     few = replace(QUICK, gossip=replace(QUICK.gossip, quota_messages=12))
     long = {"total_steps": 40, "rounds_per_epoch": 40}
@@ -251,8 +269,10 @@ class Diverges(Learner):
         return super().train(step, share, stopped)
 
 
-async def test_a_share_that_cannot_be_trained_is_given_to_others(tmp_path: Path) -> None:
-    async with two_and_one(tmp_path, Diverges) as (run, members, unlucky):
+async def test_a_share_that_cannot_be_trained_is_given_to_others(
+    tmp_path: Path, small_run: StartRun
+) -> None:
+    async with two_and_one(small_run, tmp_path, Diverges) as (run, members, unlucky):
         assert unlucky.all(events.ShareFailed)[0].reason.endswith("nan")
         assert any(e.owed for e in run.all(m.RoundJudged))
         assert agreement([*members, unlucky])

@@ -14,7 +14,7 @@ from folkmoot.core.method_config import (
     SparseLoCoConfig,
 )
 from folkmoot.exchange.peer import PeerConfig
-from support.small_run import make_run, small_run
+from support.small_run import StartRun, make_run
 
 CONFIGS = [
     DistroConfig(k=4, chunk=16),
@@ -35,7 +35,7 @@ def test_every_payload_has_the_size_that_its_method_says(
         assert len(worked.payload) == learner.payload_limit()
 
 
-async def test_the_store_is_as_large_as_the_run_needs(tmp_path: Path) -> None:
+async def test_the_store_is_as_large_as_the_run_needs(tmp_path: Path, small_run: StartRun) -> None:
     async with small_run(tmp_path, total_steps=2, min_clients=3) as run:
         members = await run.join(3)
         await run.until(run.in_round(1))
@@ -44,7 +44,9 @@ async def test_the_store_is_as_large_as_the_run_needs(tmp_path: Path) -> None:
         await run.until(run.finished)
 
 
-async def test_the_store_is_never_larger_than_its_owner_allows(tmp_path: Path) -> None:
+async def test_the_store_is_never_larger_than_its_owner_allows(
+    tmp_path: Path, small_run: StartRun
+) -> None:
     small = PeerConfig(store_bytes=100_000)
     async with small_run(tmp_path, peers=small, total_steps=2) as run:
         (member, _) = await run.join(2)

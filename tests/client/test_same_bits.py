@@ -5,7 +5,7 @@ from pathlib import Path
 
 from folkmoot.client.learner import Learner
 from folkmoot.core.coordinator import messages as m
-from support.small_run import SmallRun, agreement, small_run
+from support.small_run import SmallRun, StartRun, agreement
 
 ROUNDS = 200
 # At which step a member is killed, leaves, or a new one comes: the last in time for the last epoch.
@@ -39,7 +39,7 @@ async def churn(run: SmallRun) -> None:
 
 
 async def test_every_model_is_the_same_in_every_round_of_a_long_run_with_churn(
-    tmp_path: Path,
+    tmp_path: Path, small_run: StartRun
 ) -> None:
     config = {"total_steps": ROUNDS, "rounds_per_epoch": 20, "min_clients": 2}
     async with small_run(tmp_path, max_round_train_time=3, init_min_clients=3, **config) as run:

@@ -4,6 +4,8 @@
         ana, bob = await run.join(2)
         await run.until(run.finished)
 
+The fixture `small_run` gives this function once for each authority that may keep the run's state.
+
 Nothing here sleeps: every wait is for something that was said, by the server or by a member. A
 member misbehaves by a subclass of `Learner`, or by what `prepare` does to it before it begins.
 """
@@ -11,7 +13,7 @@ member misbehaves by a subclass of `Learner`, or by what `prepare` does to it be
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,9 +21,6 @@ import msgspec
 import torch
 
 from folkmoot.authority.server.claims import Claims, Policy
-from folkmoot.authority.server.client import ServerAuthority
-from folkmoot.authority.server.serve import Listening, listen
-from folkmoot.authority.server.service import Access
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
 from folkmoot.client.member import Member
@@ -36,6 +35,7 @@ from folkmoot.core.schedule import Constant
 from folkmoot.exchange.peer import Limits, Peer, PeerConfig
 from folkmoot.host.signing import Identity
 from folkmoot.runs.stored_checkpoint import check_stored
+from support.authorities import RunKeeper, ServerKeeper
 
 E = TypeVar("E", bound=msgspec.Struct)
 
@@ -115,7 +115,7 @@ class RunMember:
     ) -> None:
         run = self.small_run.run
         made = await asyncio.to_thread(learner, run)
-        self.authority = ServerAuthority(self.small_run.address, run.run_id, self.identity)
+        self.authority = self.small_run.keeper.open(self.identity)
         topic = gossip_topic(run.run_id)
         self.peer = await Peer.open(self.identity.private, topic, self.small_run.peers)
         folder = self.small_run.folder / self.name
@@ -144,7 +144,7 @@ class SmallRun:
 
     def __init__(self, run: Run, folder: Path, peers: PeerConfig) -> None:
         self.run, self.folder, self.peers = run, folder, peers
-        self.server: Any = None
+        self.keeper: RunKeeper
         self.effects: list[m.Effect] = []
         self.claims: list[msgspec.Struct] = []  # what became of checkpointers' claims
         self.times: list[int] = []  # of the effects, by the run's clock, in milliseconds
@@ -153,13 +153,8 @@ class SmallRun:
         self.on_event: Callable[[RunMember, msgspec.Struct], None] = lambda who, event: None
 
     @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.server.port}"
-
-    @property
     def state(self) -> Coordinator:
-        listening: Listening = self.server
-        return listening.keeper.state
+        return self.keeper.state
 
     def noted(self, effect: m.Effect, now: int) -> None:
         self.effects.append(effect)
@@ -256,19 +251,23 @@ def all_learnt(members: list[RunMember]) -> dict[tuple[int, int], str]:
     return agreed
 
 
+StartRun = Callable[..., AbstractAsyncContextManager[SmallRun]]
+"""What `small_run` is, and its fixture."""
+
+
 @asynccontextmanager
 async def small_run(
-    folder: Path, peers: PeerConfig = QUICK, policy: Policy = Policy.auto, **changes: Any
+    folder: Path,
+    peers: PeerConfig = QUICK,
+    policy: Policy = Policy.auto,
+    authority: type[RunKeeper] = ServerKeeper,
+    **changes: Any,
 ) -> AsyncIterator[SmallRun]:
-    """A run that is served while the block lasts; members that are left are ended."""
+    """A run that is kept while the block lasts; members that are left are ended."""
     torch.set_num_threads(1)
     made = SmallRun(make_run(folder, **changes), folder, peers)
-    journal = folder / "run.journal"
     claims = Claims(check_stored, policy, made.told)
-    async with listen(
-        made.run, journal, "127.0.0.1:0", Access(), listener=made.noted, claims=claims
-    ) as server:
-        made.server = server
+    async with authority.keep(made.run, folder, made.noted, claims) as made.keeper:
         try:
             yield made
         finally:

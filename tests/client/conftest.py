@@ -1,0 +1,14 @@
+"""A small run, once for each authority that may keep its state."""
+
+from functools import partial
+
+import pytest
+
+from support.authorities import AUTHORITIES
+from support.small_run import StartRun
+from support.small_run import small_run as start
+
+
+@pytest.fixture(params=AUTHORITIES)
+def small_run(request: pytest.FixtureRequest) -> StartRun:
+    return partial(start, authority=AUTHORITIES[request.param])
