@@ -11,7 +11,12 @@ from folkmoot.federated.coordinator.bucket import CoordinatorBucket
 from folkmoot.federated.model_file.layout import layout_of
 from folkmoot.federated.model_file.reader import ModelFile, digest_of
 from folkmoot.federated.model_file.writer import save_model
-from folkmoot.federated.participant.bucket import FEW, SPARE, ParticipantBucket, WeightsUnavailable
+from folkmoot.federated.participant.bucket import (
+    MAP_FROM,
+    SPARE,
+    ParticipantBucket,
+    WeightsUnavailable,
+)
 
 
 @pytest.fixture
@@ -25,7 +30,7 @@ def store(bucket, tmp_path):
 
 
 #: Weights of a model that is mapped, not copied.
-MANY = FEW // 4 + 1
+MANY = MAP_FROM // 4 + 1
 
 
 def values(count, seed):

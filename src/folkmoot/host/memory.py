@@ -1,8 +1,9 @@
 """Let freed memory be used again by the next step instead of going back to the system.
 
-A training step allocates and frees the same large blocks as the step before. glibc returns them
-to the system meanwhile, and more so in threads other than the first, which is where clients train;
-getting them back page by page took up to a tenth of a step. Call this before threads start.
+A training step, or a federated round, allocates and frees the same large blocks as the one before.
+glibc returns them to the system meanwhile, and more so in threads other than the first, which is
+where clients and participants train; getting them back page by page took up to a tenth of a step,
+and a quarter of a light round. Call this before threads start.
 """
 
 from __future__ import annotations

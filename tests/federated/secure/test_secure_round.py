@@ -109,6 +109,14 @@ class Cast:
         for id in survivors.delivered if present is None else present:
             self.coordinator.reveal(id, wire(self.members[id].reveal(survivors), Reveal))
 
+    def upload_and_reveal(self, ids):
+        """All steps, when everybody dealt shares and `ids` delivered."""
+        self.exchange_shares(self.exchange_keys())
+        for id in ids:
+            self.upload(id)
+        self.close(ids)
+        self.reveal()
+
     def mean(self):
         ids = self.coordinator.survivors().delivered
         updates = [ModelUpdate(id, self.samples[id], self.uploads[id], base=BASE) for id in ids]
@@ -146,11 +154,7 @@ def same(mean, expected):
 
 def test_the_sum_of_everybody_is_exact_to_quantisation():
     cast = Cast(5)
-    cast.exchange_shares(cast.exchange_keys())
-    for id in cast.ids:
-        cast.upload(id)
-    cast.close(cast.ids)
-    cast.reveal()
+    cast.upload_and_reveal(cast.ids)
     assert same(cast.mean(), cast.plain_mean(cast.ids))
 
 
@@ -194,11 +198,7 @@ def test_the_mean_does_not_depend_on_the_masks():
     second.models = first.models
     results = []
     for cast in (first, second):
-        cast.exchange_shares(cast.exchange_keys())
-        for id in cast.ids[:3]:
-            cast.upload(id)
-        cast.close(cast.ids[:3])
-        cast.reveal()
+        cast.upload_and_reveal(cast.ids[:3])
         results.append(cast.mean())
     assert all(np.array_equal(results[0][name], results[1][name]) for name in BASE.layout)
     assert not np.array_equal(first.uploads["p00"].arrays["w"], second.uploads["p00"].arrays["w"])
@@ -219,11 +219,7 @@ def test_an_upload_looks_random_whatever_the_model():
 def test_a_partial_sum_stays_masked():
     """Leaving one survivor's upload out of the sum does not give the sum of the others."""
     cast = Cast(4)
-    cast.exchange_shares(cast.exchange_keys())
-    for id in cast.ids:
-        cast.upload(id)
-    cast.close(cast.ids)
-    cast.reveal()
+    cast.upload_and_reveal(cast.ids)
     del cast.uploads["p03"]
     updates = [
         ModelUpdate(id, cast.samples[id], cast.uploads[id], base=BASE) for id in cast.ids[:3]
@@ -236,11 +232,7 @@ def test_a_partial_sum_stays_masked():
 
 def test_a_span_at_any_odd_place_unmasks_like_the_whole():
     cast = Cast(3)
-    cast.exchange_shares(cast.exchange_keys())
-    for id in cast.ids:
-        cast.upload(id)
-    cast.close(cast.ids)
-    cast.reveal()
+    cast.upload_and_reveal(cast.ids)
     updates = [ModelUpdate(id, cast.samples[id], cast.uploads[id], base=BASE) for id in cast.ids]
     source = UnmaskedMean(BASE.layout, BASE, updates, cast.coordinator.residue(), RULES.precision)
     whole = cast.mean()["w"]

@@ -121,6 +121,13 @@ class CoordinatorBucket:
         last, found = self._last
         return found if last == round_ else b""
 
+    def signed_urls(self, round_: int, participant_id: str, seconds: int) -> tuple[str, str]:
+        """With which a participant reads the round's global model and writes its update."""
+        return (
+            self.bucket.signed_url("GET", f"{round_}/global", seconds),
+            self.bucket.signed_url("PUT", f"{round_}/{participant_id}", seconds),
+        )
+
     # What strategies remember between rounds.
 
     def memory_path(self, round_: int) -> Path:

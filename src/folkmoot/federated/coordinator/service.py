@@ -168,11 +168,9 @@ class CoordinatorService:
         """What lets a participant read one object and write one, if it has no other right."""
         if not self.config.bucket.presign:
             return {}
-        bucket, seconds = self.coordinator.store.bucket, self.config.bucket.presign_seconds
-        return {
-            "get_url": bucket.signed_url("GET", f"{round_}/global", seconds),
-            "put_url": bucket.signed_url("PUT", f"{round_}/{id}", seconds),
-        }
+        seconds = self.config.bucket.presign_seconds
+        get, put = self.coordinator.store.signed_urls(round_, id, seconds)
+        return {"get_url": get, "put_url": put}
 
     async def EndTrainingRound(self, request: Any) -> Any:
         id = self._named(self._proven("EndTrainingRound", request))

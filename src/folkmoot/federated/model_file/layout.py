@@ -174,3 +174,13 @@ def _check_entry(name: str, entry: _Entry) -> None:
         raise BadModel(f"array {name!r} has dtype {entry.dtype!r}; known: {', '.join(DTYPES)}")
     if len(entry.shape) > MAX_DIMENSIONS or any(side < 0 for side in entry.shape):
         raise BadModel(f"array {name!r} has shape {entry.shape}")
+
+
+def array_views(
+    data: NDArray[np.uint8], layout: Layout, offsets: Mapping[str, int]
+) -> dict[str, Array]:
+    """Every array of a body, as views of its bytes."""
+    return {
+        name: data[offsets[name] : offsets[name] + meta.nbytes].view(meta.numpy).reshape(meta.shape)
+        for name, meta in layout.items()
+    }

@@ -16,6 +16,7 @@ from folkmoot.federated.model_file.layout import (
     BLOCK,
     Array,
     BadModel,
+    array_views,
     decode_header,
     header_length,
 )
@@ -83,12 +84,7 @@ class ModelFile:
     def arrays(self) -> dict[str, Array]:
         """Every array as a read-only view of the file: no copy, pages are read when touched."""
         data = np.memmap(self.path, np.uint8, "r") if self.nbytes else np.empty(0, np.uint8)
-        return {
-            name: data[self.offsets[name] : self.offsets[name] + meta.nbytes]
-            .view(meta.numpy)
-            .reshape(meta.shape)
-            for name, meta in self.layout.items()
-        }
+        return array_views(data, self.layout, self.offsets)
 
     def close(self) -> None:
         if self._fd >= 0:

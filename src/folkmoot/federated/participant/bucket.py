@@ -23,14 +23,16 @@ from folkmoot.federated.model_file.layout import (
     Array,
     BadModel,
     Layout,
+    array_views,
     decode_header,
     encode_header,
+    header_length,
     layout_of,
 )
 
 CHUNK = 8 << 20
-#: Bytes that are copied sooner than an open file is kept for them.
-FEW = 1 << 18
+#: Fewer bytes are copied sooner than an open file is kept for them.
+MAP_FROM = 1 << 18
 #: In a folder bucket: where the coordinator puts a participant's last file when it is used up.
 SPARE = "#spare"
 Arrays = dict[str, Array]
@@ -89,12 +91,9 @@ def decoded(key: str, body: memoryview, digest: bytes, *, known: bool = False) -
     """The model in a whole body, as read-only views of it; hashed unless it is known."""
     if not known and blake3(body).digest() != digest:
         raise BadModel(f"{key} in the bucket is not the model that the coordinator announced")
-    layout, offsets = decode_header(bytes(body[: 8 + _header(body)]), len(body))
-    data = np.frombuffer(body, np.uint8)
-    return {
-        name: data[offsets[name] : offsets[name] + meta.nbytes].view(meta.numpy).reshape(meta.shape)
-        for name, meta in layout.items()
-    }
+    length = header_length(bytes(body[:8]), len(body))
+    layout, offsets = decode_header(bytes(body[: 8 + length]), len(body))
+    return array_views(np.frombuffer(body, np.uint8), layout, offsets)
 
 
 def _mapped(path: Path) -> tuple[memoryview, bytes]:
@@ -107,14 +106,10 @@ def _mapped(path: Path) -> tuple[memoryview, bytes]:
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             found = os.fstat(file.fileno())
-            if found.st_size > FEW:
+            if found.st_size > MAP_FROM:
                 body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
                 return memoryview(body), stamp_of(found)
         return memoryview(file.read()), b""
-
-
-def _header(body: memoryview) -> int:
-    return int.from_bytes(body[:8], "little")
 
 
 def _flat(arrays: Mapping[str, Array], name: str, dtype: Any) -> memoryview:

@@ -131,7 +131,7 @@ class _Participation:
     ) -> None:
         self._participant, self._line, self._log = participant, line, log
         self._settings = settings
-        self._weights: ParticipantBucket | PresignedBucket | None = None
+        self._bucket: ParticipantBucket | PresignedBucket | None = None
         self._state = machine.ParticipantState()
         self._heard = machine.Heard("STANDBY", -1)
         self._news = asyncio.Event()
@@ -203,7 +203,7 @@ class _Participation:
             seen_round=heard.round,
             seen_expected=heard.expected,
             # The first start is asked for; after that a call to a round says it all.
-            want_task=self._weights is not None,
+            want_task=self._bucket is not None,
         )
 
     # A round.
@@ -238,7 +238,7 @@ class _Participation:
 
     async def _train(self, round_: int) -> None:
         start = await self._start(round_)
-        self._weights = self._open(start)
+        self._bucket = self._open(start)
         trained = self._trained
         if not start.HasField("fixed_point"):
             await self._end(round_, *await asyncio.to_thread(self._train_and_write, start))
@@ -267,8 +267,8 @@ class _Participation:
         """Where the round's weights are: behind signed URLs, or in a bucket we may use."""
         if start.put_url:
             return PresignedBucket(start.get_url, start.put_url)
-        if isinstance(self._weights, ParticipantBucket):
-            return self._weights
+        if isinstance(self._bucket, ParticipantBucket):
+            return self._bucket
         url = self._settings.bucket or self._line.bucket
         if not url:
             raise ValueError("the coordinator does not tell its bucket: give its url")
@@ -276,11 +276,11 @@ class _Participation:
 
     def _train_and_write(self, start: Any) -> tuple[_Trained, str, bytes]:
         """Both on one thread: a change of threads is dear beside a short round."""
-        assert self._weights is not None
+        assert self._bucket is not None
         trained = self._compute(start)
         metrics = encode_figures(self._participant.metrics())
         id = self._line.participant_id
-        return trained, metrics, self._weights.write_update(start.round, id, trained.arrays)
+        return trained, metrics, self._bucket.write_update(start.round, id, trained.arrays)
 
     def _compute(self, start: Any) -> _Trained:
         began = time.perf_counter()
@@ -290,11 +290,11 @@ class _Participation:
         return trained
 
     def _trained_with(self, start: Any) -> _Trained:
-        assert self._weights is not None
+        assert self._bucket is not None
         if start.initial:
             first = named(self._participant.init_weights())
             return _Trained(start.round, b"", first, {}, 0, "{}")
-        weights = self._weights.read_global(start.round, start.global_digest, start.global_stamp)
+        weights = self._bucket.read_global(start.round, start.global_digest, start.global_stamp)
         result = self._participant.train_round(as_given(weights), start.epochs, start.epoch_base)
         arrays, samples, history = checked_result(result)
         return _Trained(start.round, start.global_digest, arrays, weights, samples, history)
@@ -304,8 +304,8 @@ class _Participation:
     ) -> None:
         """Write what is not `trained` as it is, but masked, and say so."""
         id = self._line.participant_id
-        assert self._weights is not None
-        digest = await asyncio.to_thread(self._weights.write_update, round_, id, arrays)
+        assert self._bucket is not None
+        digest = await asyncio.to_thread(self._bucket.write_update, round_, id, arrays)
         await self._end(round_, trained, metrics, digest)
 
     async def _end(self, round_: int, trained: _Trained, metrics: str, digest: bytes) -> None:
