@@ -46,8 +46,8 @@ def lies(tell: Told, then: bool = True) -> Callable[[RunMember], None]:
 
 def publish(liar: RunMember, result: Any, body: bytes, round_: int | None = None) -> None:
     head = result if isinstance(result, bytes) else msgspec.msgpack.encode(result)
-    machine = liar.member.machine
-    at = number(machine.epoch, machine.state.round.height) if round_ is None else round_
+    client = liar.member.client
+    at = number(client.epoch, client.shown.round.height) if round_ is None else round_
     liar.peer.publish(at, head, body)
 
 
@@ -61,7 +61,7 @@ def other_commitment(liar: RunMember, result: Result, payload: bytes) -> None:
 
 
 def anothers_batch(liar: RunMember, result: Result, payload: bytes) -> None:
-    ledger = liar.member.machine.ledgers[result.height]
+    ledger = liar.member.client.ledgers[result.height]
     share = next(s for who, s in ledger.shares.items() if who != liar.id)
     publish(liar, replace(result, commitment=commitment_hash(ledger.step, share, payload)), payload)
 
@@ -259,7 +259,8 @@ async def test_two_different_results_for_one_batch_leave_one_model(tmp_path: Pat
     """Each peer hears another one first; both are sound, and go round."""
 
     def equivocate(liar: RunMember, result: Result, payload: bytes) -> None:
-        step, share = liar.member.machine.work(result)
+        ledger = liar.member.client.ledgers[result.height]
+        step, share = ledger.step, ledger.shares[liar.id]
         for turn, peer in enumerate(sorted(liar.peer.neighbours())):
             body = another(liar.member.learner, payload) if turn % 2 else payload
             name = liar.peer.put(body, number(result.epoch, result.height))
@@ -276,7 +277,7 @@ async def test_two_different_results_for_one_batch_leave_one_model(tmp_path: Pat
         heard: set[tuple[int, bytes]] = set()
         run.on_event = lambda who, event: heard.update(
             (height, commitment)
-            for height, ledger in who.member.machine.ledgers.items()
+            for height, ledger in who.member.client.ledgers.items()
             for commitment in ledger.offers.get(liar.id, {})
             if commitment in ledger.sound
         )
@@ -299,11 +300,13 @@ def deaf(who: RunMember) -> None:
 def forges(liar: RunMember) -> None:
     """Answers those who missed results with sound ones of its own making, then with the true."""
 
+    truly = liar.member.results._answer
+
     async def answer(asker: bytes, wanted: Wanted) -> tuple[Result, ...]:
-        machine, made = liar.member.machine, []
+        ledger, made = liar.member.client.ledgers[wanted.height], []
         for sender in wanted.senders:
-            true = machine.holds(wanted.epoch, wanted.height, [sender])
-            step, share = machine.work(true[0])
+            true = await truly(asker, replace(wanted, senders=(sender,)))
+            step, share = ledger.step, ledger.shares[sender]
             body = another(liar.member.learner, liar.member.results.payloads(true)[0])
             name = liar.peer.put(body, number(wanted.epoch, wanted.height))
             commitment = commitment_hash(step, share, body)

@@ -9,9 +9,10 @@ from hashlib import sha256
 
 from folkmoot.core.coordinator import Run, apply, create, next_tick
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.client import machine
 from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.client.ledger import Result
-from folkmoot.core.coordinator.client.machine import ClientMachine
+from folkmoot.core.coordinator.client.state import ClientState
 from folkmoot.core.coordinator.commitment import commitment_hash
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.core.coordinator.state import Phase
@@ -34,11 +35,11 @@ class MemoryRun:
         self.state = create(run, 0)
         self.effects: list[m.Effect] = []
         self.clients = {bytes([65 + i]) * 32: None for i in range(clients)}
-        self.clients = {who: ClientMachine(who, "moot") for who in self.clients}
+        self.clients = {who: ClientState(who, "moot") for who in self.clients}
         self.queue: deque[tuple[bytes, Event]] = deque()
         self.learnt: dict[bytes, list[bytes]] = {who: [] for who in self.clients}
         self.results: dict[tuple[int, int, bytes], Result] = {}
-        self.lose: Callable[[bytes, c.Action], bool] = lambda who, action: False
+        self.lose: Callable[[bytes, c.Effect], bool] = lambda who, action: False
         self._show()
 
     def run_until(self, done: Callable[["MemoryRun"], bool], limit: int = 20_000) -> None:
@@ -47,7 +48,7 @@ class MemoryRun:
                 return
             if self.queue:
                 who, event = self.queue.popleft()
-                for action in self.clients[who].apply(event, self.now):
+                for action in machine.apply(self.clients[who], event, self.now):
                     self._carry_out(who, action)
             else:
                 self._let_time_pass()
@@ -55,13 +56,13 @@ class MemoryRun:
 
     def _let_time_pass(self) -> None:
         due = next_tick(self.state, self.now)
-        alarms = {who: client.next_alarm(self.now + 1) for who, client in self.clients.items()}
-        self.now = min([*alarms.values(), *([] if due is None else [max(due, self.now)])])
+        ticks = {who: machine.next_tick(x, self.now + 1) for who, x in self.clients.items()}
+        self.now = min([*ticks.values(), *([] if due is None else [max(due, self.now)])])
         if due is not None and due <= self.now:
             self._submit(b"", m.Tick())
-        for who, alarm in alarms.items():
-            if alarm <= self.now:
-                self.queue.append((who, c.Alarm()))
+        for who, tick in ticks.items():
+            if tick <= self.now:
+                self.queue.append((who, c.Tick()))
 
     def _submit(self, who: bytes, message: m.AnyEvent) -> None:
         self.seed += 1
@@ -77,7 +78,7 @@ class MemoryRun:
     def _show(self) -> None:
         self.queue.extend((who, c.Saw(self.state)) for who in self.clients)
 
-    def _carry_out(self, who: bytes, action: c.Action) -> None:
+    def _carry_out(self, who: bytes, action: c.Effect) -> None:
         if self.lose(who, action):
             return
         learnt = self.learnt[who]
@@ -97,8 +98,8 @@ class MemoryRun:
                 self.queue.extend((other, c.Offered(result)) for other in others)
             case c.Fetch(result):
                 self.queue.append((who, c.Arrived(result)))
-            case c.Ask(epoch, height, senders):
-                for sender in senders:
+            case c.Ask(epoch, height, _, shares):
+                for sender in shares:
                     self.queue.append((who, c.Arrived(self.results[epoch, height, sender])))
             case c.Learn(epoch, height, _, results):
                 learnt += [result.commitment for result in results]

@@ -10,33 +10,28 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from folkmoot.authority import Authority, Unreachable
 from folkmoot.client import events
-from folkmoot.client.learner import Cancelled, Learner
+from folkmoot.client.learner import Learner
 from folkmoot.client.models import Models
-from folkmoot.client.results import Results, number
+from folkmoot.client.results import Results
+from folkmoot.client.training import Training
 from folkmoot.core.coordinator import Coordinator, Phase, Run
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.client import machine
 from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.client.ledger import Result
-from folkmoot.core.coordinator.client.machine import ClientMachine
-from folkmoot.core.coordinator.state import Source
+from folkmoot.core.coordinator.client.state import ClientState
 from folkmoot.core.identity import short
 from folkmoot.exchange.peer import Misbehaved, Peer, PeerEvent
 from folkmoot.host.clock import backoff
 from folkmoot.host.event_log import Record
-from folkmoot.learning.data.source import DataError
 
-T = TypeVar("T")
 Emit = Callable[[Record], None]
 
-# How often a model is scored on held-out text, in steps, and on how much of it.
-EVALUATE_EVERY = 10
-EVALUATED_SEQUENCES = 16
 # Waits between attempts to reach the authority, in seconds.
 FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
 
@@ -58,17 +53,17 @@ class Member:
         self.authority = authority
         self.learner = learner
         self.emit = emit
-        self.machine = ClientMachine(identity, run.run_id, peer.address)
+        self.client = ClientState(identity, run.run_id, peer.address)
         self._queue: asyncio.Queue[c.Event] = asyncio.Queue()
-        self._worker = ThreadPoolExecutor(1, "learner")
         self._tasks: set[asyncio.Task[Any]] = set()
         self._epoch_tasks: set[asyncio.Task[Any]] = set()
-        # What the worker is at; each is set when it should give up.
-        self._no_training, self._no_storing = threading.Event(), threading.Event()
-        self._evaluations: tuple[tuple[str, float], ...] = ()
+        self._no_storing = threading.Event()
+        self._logged: events.StateSeen | None = None
         self._account_before = (-1, 0, 0)  # epoch, bytes sent, least possible
-        self.results = Results(peer, learner, self.machine, self._queue.put_nowait, emit)
-        self.models = Models(peer, learner, folder, self._work, emit)
+        tell = self._queue.put_nowait
+        self.results = Results(peer, learner, tell, emit)
+        self.training = Training(learner, self.results, tell, emit)
+        self.models = Models(peer, learner, folder, self.training.work, emit)
         peer.on_event = self._noticed
 
     # The loop.
@@ -89,23 +84,23 @@ class Member:
     async def leave(self) -> None:
         """Tell the run that we go."""
         try:
-            await self.authority.submit(m.Withdraw(self.machine.id))
+            await self.authority.submit(m.Withdraw(self.client.id))
         except Unreachable as error:
             self.emit(events.AuthorityUnreachable(str(error)))
 
     async def _end(self, running: list[asyncio.Task[Any]]) -> None:
-        self._no_training.set()
+        self.training.give_up()
         self._no_storing.set()
         for task in (*running, *self._tasks):
             task.cancel()
         await asyncio.gather(*running, *self._tasks, return_exceptions=True)
-        await asyncio.to_thread(self._worker.shutdown)
+        await self.training.close()
 
     async def _watch(self) -> Coordinator:
         async for state in self.authority.watch():
             self._queue.put_nowait(c.Saw(state))
             if state.phase is Phase.Finished:
-                self.emit(_seen(state))
+                self._log(state)
                 return state
         raise AssertionError("an authority is watched without end")
 
@@ -115,32 +110,26 @@ class Member:
             if isinstance(event, _Failed):
                 raise event.error
             if isinstance(event, c.Saw):
-                await self._saw(event.state)
-            for action in self.machine.apply(event, _now()):
-                self._do(action)
+                self._log(event.state)
+            for effect in machine.apply(self.client, event, _now()):
+                await self._do(effect)
 
     async def _next_event(self) -> c.Event:
-        """What comes next, or an alarm when the machine has waited long enough."""
+        """What comes next, or a tick when the machine has waited long enough."""
         now = _now()
         try:
-            async with asyncio.timeout(max(self.machine.next_alarm(now) - now, 0) / 1000):
+            async with asyncio.timeout((machine.next_tick(self.client, now) - now) / 1000):
                 return await self._queue.get()
         except TimeoutError:
-            return c.Alarm()
+            return c.Tick()
 
-    async def _saw(self, state: Coordinator) -> None:
-        before = self.machine.state
-        if before is not None and _stand(before) == _stand(state):
-            return
-        self.emit(_seen(state))
-        clients = [x for x in state.epoch.clients if not x.left and x.id != self.machine.id]
-        self.peer.make_room(self.learner.room(len(state.epoch.clients)))
-        await self.peer.members({x.id: x.address for x in clients})
-        if state.epoch.rounds:
-            oldest = state.epoch.rounds[0].height
-            self.results.forget(number(state.epoch_number, oldest))
-            if oldest > 0:
-                self.models.unshare()  # nobody can come to this epoch any more
+    def _log(self, state: Coordinator) -> None:
+        height = state.round.height if state.epoch.rounds else -1
+        step = state.progress.step
+        seen = events.StateSeen(state.phase, state.epoch_number, height, step, state.active)
+        if seen != self._logged:
+            self._logged = seen
+            self.emit(seen)
 
     def _noticed(self, event: PeerEvent) -> None:
         if isinstance(event, Misbehaved):
@@ -148,31 +137,40 @@ class Member:
 
     # Carrying out.
 
-    def _do(self, action: c.Action) -> None:
-        match action:
+    async def _do(self, effect: c.Effect) -> None:
+        match effect:
             case c.Submit(message):
                 self._begin(self._submit(message))
+            case c.Connect(peers, places):
+                # Before anything that follows: a model is loaded from those we are connected to.
+                self.peer.make_room(self.learner.room(places))
+                await self.peer.members(dict(peers))
             case c.Load():
-                self._begin(self._load(action), of_epoch=True)
+                self._begin(self._load(effect), of_epoch=True)
+            case c.ShareModel(_, model_hash):
+                self._begin(self.models.share(model_hash), of_epoch=True)
+            case c.UnshareModel():
+                self.models.unshare()
             case c.Learn():
-                # The bytes are taken now: by the time it begins they may have been forgotten.
-                payloads = self.results.payloads(action.results)
-                self._begin(self._learn(action, payloads), of_epoch=True)
+                self._begin(self.training.learn(effect), of_epoch=True)
             case c.Train():
-                self._no_training = threading.Event()
-                self._begin(self._train(action, self._no_training.is_set), of_epoch=True)
+                self._begin(self.training.train(effect), of_epoch=True)
+            case c.Abandon(epoch, height):
+                self.training.give_up()
+                self.emit(events.ShareAbandoned(epoch, height))
+            case c.Evaluate():
+                self._begin(self.training.evaluate(effect), of_epoch=True)
             case c.Tell(result):
                 self._account(result, self.results.tell(result))
-            case c.Fetch(result):
-                self._begin(self.results.fetch(result), of_epoch=True)
+            case c.Fetch():
+                self._begin(self.results.fetch(effect), of_epoch=True)
             case c.Ask():
-                self._begin(self.results.ask(action), of_epoch=True)
+                self._begin(self.results.ask(effect), of_epoch=True)
+            case c.Forget():
+                self.results.forget(effect)
             case c.Upload():
                 self._no_storing = threading.Event()
-                self._begin(self._upload(action, self._no_storing.is_set), of_epoch=True)
-            case c.Abandon(epoch, height):
-                self._no_training.set()
-                self.emit(events.ShareAbandoned(epoch, height))
+                self._begin(self._upload(effect, self._no_storing.is_set), of_epoch=True)
             case c.Stop():
                 self._stop()
 
@@ -191,17 +189,11 @@ class Member:
             self._queue.put_nowait(_Failed(task.exception()))
 
     def _stop(self) -> None:
-        self._no_training.set()
+        self.training.give_up()
         self._no_storing.set()
         for task in self._epoch_tasks:
             task.cancel()
         self.results.clear()
-        self.models.unshare()
-
-    async def _work(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Run in the worker thread; it finishes there even when nobody waits any more."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._worker, function, *arguments)
 
     async def _submit(self, message: m.AnyEvent) -> None:
         delays = backoff(FIRST_WAIT, LONGEST_WAIT)
@@ -220,62 +212,10 @@ class Member:
 
     async def _load(self, action: c.Load) -> None:
         model_hash = await self.models.load(action)
-        if model_hash is None:
-            self._queue.put_nowait(c.NotLoaded(action.epoch))
-            return
-        self._queue.put_nowait(c.Loaded(action.epoch, model_hash))
-        state = self.machine.state
-        newcomers = {x.id for x in state.epoch.clients} - set(action.holders) if state else set()
-        if action.checkpoint.source is Source.P2P and newcomers - {self.machine.id}:
-            # The worker takes this copy before anything that follows from `Loaded`.
-            await self.models.share(model_hash)
-
-    async def _learn(self, action: c.Learn, payloads: list[bytes]) -> None:
-        began = time.perf_counter()
-        model_hash = await self._work(self.learner.learn, payloads, action.step)
-        seconds = time.perf_counter() - began
-        self.emit(
-            events.RoundLearnt(
-                action.epoch, action.height, len(payloads), model_hash.hex(), seconds
-            )
+        loaded = (
+            c.NotLoaded(action.epoch) if model_hash is None else c.Loaded(action.epoch, model_hash)
         )
-        self._queue.put_nowait(c.Learnt(action.epoch, action.height, model_hash))
-
-    async def _train(self, action: c.Train, stopped: Callable[[], bool]) -> None:
-        began = time.perf_counter()
-        try:
-            worked = await self._work(self.learner.train, action.step, action.share, stopped)
-        except Cancelled:
-            return
-        except (FloatingPointError, DataError, OSError, Unreachable) as error:
-            self.emit(events.ShareFailed(action.epoch, action.height, str(error)))
-            self._queue.put_nowait(c.NotTrained(action.epoch, action.height))
-            return
-        seconds = time.perf_counter() - began
-        result = self.results.made(action, worked.payload)
-        samples, speed = sum(len(span) for span in action.share), worked.tokens_per_second
-        where = (action.epoch, action.height, action.step)
-        self.emit(
-            events.ShareTrained(*where, samples, worked.loss, seconds, speed, len(worked.payload))
-        )
-        metadata = m.WitnessMetadata(float(speed), 0.0, worked.loss, self._evaluations)
-        self._queue.put_nowait(c.Trained(result, speed, metadata))
-        if action.step % EVALUATE_EVERY == 0 and self._turn(action.step):
-            await self._evaluate(action, stopped)
-
-    def _turn(self, step: int) -> bool:
-        """Whether it is ours to evaluate: one client at a time is enough, the models are equal."""
-        state = self.machine.state
-        if state is None or (place := state.find(self.machine.id)) is None:
-            return False
-        return step // EVALUATE_EVERY % len(state.epoch.clients) == place
-
-    async def _evaluate(self, action: c.Train, stopped: Callable[[], bool]) -> None:
-        """Score held-out text while the others' results are on their way."""
-        score = await self._work(self.learner.evaluate, EVALUATED_SEQUENCES, stopped)
-        if score is not None:
-            self._evaluations = (("held_out", score.loss),)
-            self.emit(events.Evaluated(action.epoch, action.height, action.step, score.loss))
+        self._queue.put_nowait(loaded)
 
     def _account(self, result: Result, due: int) -> None:
         """Say what the network carried since the last round of this epoch."""
@@ -294,20 +234,8 @@ class Member:
             self._queue.put_nowait(c.Uploaded(action.epoch, location))
 
 
-class _Failed(c.Event, frozen=True):
+class _Failed(c.Event, frozen=True, tag=True):
     error: Any
-
-
-def _stand(state: Coordinator) -> tuple[Any, ...]:
-    """What a member goes by; also the round, as a RoundWitness that is over at once is not seen."""
-    height = state.round.height if state.epoch.rounds else -1
-    return state.phase, state.epoch_number, height, state.epoch.absent
-
-
-def _seen(state: Coordinator) -> events.StateSeen:
-    height = state.round.height if state.epoch.rounds else -1
-    step = state.progress.step
-    return events.StateSeen(state.phase, state.epoch_number, height, step, state.active)
 
 
 def _now() -> int:

@@ -16,9 +16,9 @@ from blake3 import blake3
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
 from folkmoot.core.content import content_name
+from folkmoot.core.coordinator.assignment import Share
 from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.client.ledger import COMMITMENTS_KEPT, Result
-from folkmoot.core.coordinator.client.machine import ClientMachine
 from folkmoot.core.coordinator.commitment import commitment_hash
 from folkmoot.core.identity import short
 from folkmoot.core.unreadable import UNREADABLE
@@ -55,6 +55,10 @@ def number(epoch: int, height: int) -> int:
     return epoch * EPOCH_ROUNDS + height
 
 
+def _round(result: Result) -> int:
+    return number(result.epoch, result.height)
+
+
 class Results:
     """What one client has of the rounds that the state still tells of."""
 
@@ -62,15 +66,16 @@ class Results:
         self,
         peer: Peer,
         learner: Learner,
-        machine: ClientMachine,
         tell: Callable[[c.Event], None],
         emit: Callable[[Record], None],
     ) -> None:
-        self.peer, self.learner, self.machine = peer, learner, machine
+        self.peer, self.learner = peer, learner
         self._tell_machine, self._emit = tell, emit
-        self._payloads: dict[bytes, tuple[int, bytes]] = {}  # (round, bytes) by commitment
+        #: The results whose bytes are here, by round and commitment.
+        self._held: dict[int, dict[bytes, tuple[Result, bytes]]] = {}
         self._messages: dict[tuple[bytes, bytes], GossipMessage] = {}  # by sender and commitment
         self._asking: set[int] = set()
+        self._oldest = 0  # the first round that is still of interest
         peer.answer(GET_RESULTS, self._answer)
 
     # Our own.
@@ -78,16 +83,16 @@ class Results:
     def made(self, action: c.Train, payload: bytes) -> Result:
         """Keep what we trained; what to tell about it."""
         commitment = commitment_hash(action.step, action.share, payload)
-        round_ = number(action.epoch, action.height)
-        self._payloads[commitment] = (round_, payload)
         name = content_name(payload, blake3)
-        self._offer(payload, round_)
-        return Result(action.epoch, action.height, self.machine.id, commitment, name, len(payload))
+        where = (action.epoch, action.height)
+        result = Result(*where, self.peer.id, commitment, name, len(payload))
+        self._hold(result, payload)
+        return result
 
     def tell(self, result: Result) -> int:
         """Publish it; the bytes that this must cost at least."""
-        round_, payload = self._payloads[result.commitment]
-        self.peer.publish(round_, msgspec.msgpack.encode(result), payload)
+        (payload,) = self.payloads([result])
+        self.peer.publish(_round(result), msgspec.msgpack.encode(result), payload)
         return len(payload) * len(self.peer.neighbours())
 
     # Others'.
@@ -112,7 +117,7 @@ class Results:
         content = message.content
         if result.sender != message.origin:
             return "it speaks for another client"
-        if number(result.epoch, result.height) != message.round:
+        if _round(result) != message.round:
             return "it was sent as of another round"
         if result.size > (limit := self.learner.payload_limit()):
             return f"it has {result.size:,} bytes; no result has more than {limit:,}"
@@ -124,8 +129,9 @@ class Results:
             return "it names other bytes than it carries"
         return None
 
-    async def fetch(self, result: Result) -> None:
+    async def fetch(self, action: c.Fetch) -> None:
         """Get the bytes of a result that was offered."""
+        result = action.result
         message = self._messages.pop((result.sender, result.commitment), None)
         try:
             if message is not None:
@@ -135,39 +141,36 @@ class Results:
         except Unavailable as error:
             self._refuse(result.sender, result.height, str(error))
             return
-        self._take(result, payload)
+        self._take(result, payload, action.step, action.share)
 
     async def _get(self, result: Result) -> bytes:
         providers = [result.sender, *sorted(self.peer.neighbours() - {result.sender})]
-        round_ = number(result.epoch, result.height)
-        return await self.peer.get(result.blob, providers, result.size, round_)
+        return await self.peer.get(result.blob, providers, result.size, _round(result))
 
-    def _take(self, result: Result, payload: bytes) -> bool:
+    def _take(self, result: Result, payload: bytes, step: int, share: Share) -> bool:
         """Believe a result when its bytes are what its sender committed to, and can be learnt."""
-        work = self.machine.work(result)
-        if work is None:
+        if _round(result) < self._oldest:
             return False
         reason = None
-        if commitment_hash(*work, payload) != result.commitment:
+        if commitment_hash(step, share, payload) != result.commitment:
             reason = "its bytes are not what was committed to"
         elif refusal := self.learner.check(payload):
             reason = f"{refusal.reason}: {refusal.detail}"
         if reason is not None:
             self._refuse(result.sender, result.height, reason)
             return False
-        round_ = number(result.epoch, result.height)
-        self._payloads[result.commitment] = (round_, payload)
-        self._offer(payload, round_)
+        self._hold(result, payload)
         self._tell_machine(c.Arrived(result))
         return True
 
     def _refuse(self, sender: bytes, height: int, reason: str) -> None:
         self._emit(events.ResultRefused(short(sender), height, reason))
 
-    def _offer(self, payload: bytes, round_: int) -> None:
-        """Let peers fetch it here, if there is room: others may have it too."""
+    def _hold(self, result: Result, payload: bytes) -> None:
+        """Keep it, and let peers fetch it here if there is room: others may have it too."""
+        self._held.setdefault(_round(result), {})[result.commitment] = (result, payload)
         try:
-            self.peer.put(payload, round_)
+            self.peer.put(payload, _round(result))
         except StoreFull as error:
             self._emit(events.Peers("store full", str(error)))
 
@@ -179,8 +182,8 @@ class Results:
             return  # the neighbours that were asked have their time
         self._asking.add(action.height)
         try:
-            self._emit(events.ResultMissing(action.epoch, action.height, len(action.senders)))
-            wanted = set(action.senders)
+            self._emit(events.ResultMissing(action.epoch, action.height, len(action.shares)))
+            wanted = set(action.shares)
             for neighbour in sorted(self.peer.neighbours(), key=lambda _: random.random()):
                 if wanted:
                     await self._ask(neighbour, action, wanted)
@@ -194,7 +197,7 @@ class Results:
             for result in answer[: len(wanted) * COMMITMENTS_KEPT]:
                 if result.sender in wanted and self._asked_for(result, action):
                     payload = await self._get(result)
-                    if self._take(result, payload):
+                    if self._take(result, payload, action.step, action.shares[result.sender]):
                         wanted.discard(result.sender)
         except (NoAnswer, CallRefused, Unavailable) as error:
             self._emit(events.Peers("no answer", f"{short(neighbour)}: {error}"))
@@ -203,24 +206,27 @@ class Results:
         return (
             (result.epoch, result.height) == (action.epoch, action.height)
             and result.size <= self.learner.payload_limit()
-            and self.machine.attested(result)
+            and result.commitment in action.attested
         )
 
     async def _answer(self, asker: bytes, wanted: Wanted) -> tuple[Result, ...]:
-        return self.machine.holds(wanted.epoch, wanted.height, wanted.senders[:SENDERS_ASKED])
+        senders = set(wanted.senders[:SENDERS_ASKED])
+        held = self._held.get(number(wanted.epoch, wanted.height), {})
+        return tuple(result for result, _ in held.values() if result.sender in senders)
 
     # Keeping and forgetting.
 
     def payloads(self, results: Iterable[Result]) -> list[bytes]:
-        return [self._payloads[result.commitment][1] for result in results]
+        return [self._held[_round(result)][result.commitment][1] for result in results]
 
-    def forget(self, before: int) -> None:
+    def forget(self, action: c.Forget) -> None:
         """Drop the rounds that the state no longer tells of."""
+        before = self._oldest = number(action.epoch, action.height)
         self.peer.expire(before)
-        self._payloads = {k: kept for k, kept in self._payloads.items() if kept[0] >= before}
+        self._held = {round_: held for round_, held in self._held.items() if round_ >= before}
         self._messages = {k: kept for k, kept in self._messages.items() if kept.round >= before}
 
     def clear(self) -> None:
         """The epoch is over for us."""
-        self._payloads.clear()
+        self._held.clear()
         self._messages.clear()

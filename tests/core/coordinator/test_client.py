@@ -8,11 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.client import machine
 from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.client.ledger import Result
-from folkmoot.core.coordinator.client.machine import Doing
+from folkmoot.core.coordinator.client.state import Phase as ClientPhase
 from folkmoot.core.coordinator.commitment import commitment_hash
-from folkmoot.core.coordinator.state import Phase
+from folkmoot.core.coordinator.state import STORED_ROUNDS, Phase
 from support.memory_run import MemoryRun, finished
 
 
@@ -41,7 +42,7 @@ def test_a_result_that_never_came_is_asked_for() -> None:
     deaf = next(iter(run.clients))
     asked = []
 
-    def lose(who: bytes, action: c.Action) -> bool:
+    def lose(who: bytes, action: c.Effect) -> bool:
         asked.extend([action] if isinstance(action, c.Ask) else [])
         return who == deaf and isinstance(action, c.Fetch)
 
@@ -58,7 +59,7 @@ def test_a_copied_commitment_is_learnt_once_by_those_who_hear_the_copy_too(foole
     liar, *honest = run.clients
     copies = []
 
-    def lose(who: bytes, action: c.Action) -> bool:
+    def lose(who: bytes, action: c.Effect) -> bool:
         if isinstance(action, c.Tell) and who != liar:
             copy = replace(action.result, sender=liar)
             copies.append(copy)
@@ -91,7 +92,7 @@ def test_a_client_with_a_wrong_model_leaves_and_comes_back_with_the_right_one() 
     odd = list(run.clients)[1]
     run.run_until(lambda run: len(run.learnt[odd]) >= 4)
     run.learnt[odd][0] = b"a flipped bit"
-    run.run_until(lambda run: run.clients[odd].doing is Doing.Lost)
+    run.run_until(lambda run: run.clients[odd].phase is ClientPhase.Lost)
     run.run_until(finished)
     assert run.model_hash(odd) == run.state.model_hash
 
@@ -107,7 +108,7 @@ def test_a_client_that_cannot_load_the_model_stays_away_longer_each_time() -> No
     run = MemoryRun(2, warmup_time=1000)
     joins: list[int] = []
 
-    def lose(who: bytes, action: c.Action) -> bool:
+    def lose(who: bytes, action: c.Effect) -> bool:
         if isinstance(action, c.Load):
             run.queue.append((who, c.NotLoaded(action.epoch)))
         if isinstance(action, c.Submit) and isinstance(action.message, m.Join):
@@ -128,7 +129,7 @@ def test_a_result_is_not_told_after_the_client_gave_the_epoch_up() -> None:
     who, client = next(iter(run.clients.items()))
     late: list[c.Trained] = []
 
-    def lose(by: bytes, action: c.Action) -> bool:
+    def lose(by: bytes, action: c.Effect) -> bool:
         if by == who and isinstance(action, c.Train) and action.height == 1:
             commitment = commitment_hash(action.step, action.share, who)
             late.append(c.Trained(Result(action.epoch, 1, who, commitment, commitment, 1)))
@@ -137,10 +138,11 @@ def test_a_result_is_not_told_after_the_client_gave_the_epoch_up() -> None:
 
     run.lose = lose
     run.run_until(lambda run: bool(late))
-    client.doing, client.training = Doing.Lost, None
-    given_up = client.apply(c.Alarm(), run.now)
+    missed = replace(run.state.round, height=1 + STORED_ROUNDS)
+    later = replace(run.state, epoch=replace(run.state.epoch, rounds=(missed,)))
+    given_up = machine.apply(client, c.Saw(later), run.now)
     assert c.Submit(m.Withdraw(who)) in given_up
-    assert not [a for a in client.apply(late[0], run.now) if isinstance(a, c.Tell)]
+    assert not [a for a in machine.apply(client, late[0], run.now) if isinstance(a, c.Tell)]
 
 
 def test_what_only_liars_know_of_is_asked_for_three_times_and_no_more() -> None:
@@ -149,8 +151,8 @@ def test_what_only_liars_know_of_is_asked_for_three_times_and_no_more() -> None:
     liar, *honest = run.clients
     asked: Counter[tuple[bytes, int, int]] = Counter()
 
-    def lose(who: bytes, action: c.Action) -> bool:
-        if isinstance(action, c.Ask) and liar in action.senders:
+    def lose(who: bytes, action: c.Effect) -> bool:
+        if isinstance(action, c.Ask) and liar in action.shares:
             asked[who, action.epoch, action.height] += 1
             return True
         if isinstance(action, c.Tell) and who == liar:
@@ -177,7 +179,7 @@ def test_work_begins_after_its_time_only_if_the_next_round_may_wait_for_it(
     slow, client = next(iter(run.clients.items()))
     learning: list[c.Learn] = []
 
-    def lose(who: bytes, action: c.Action) -> bool:
+    def lose(who: bytes, action: c.Effect) -> bool:
         if who == slow and isinstance(action, c.Learn):
             learning.append(action)
         return bool(learning) and who == slow
@@ -192,7 +194,7 @@ def test_work_begins_after_its_time_only_if_the_next_round_may_wait_for_it(
         )
     )
     done = c.Learnt(learning[0].epoch, learning[0].height, run.state.model_hash)
-    begun = [a for a in client.apply(done, run.now) if isinstance(a, c.Train)]
+    begun = [a for a in machine.apply(client, done, run.now) if isinstance(a, c.Train)]
     assert [train.height for train in begun] == ([learning[0].height] if trains else [])
 
 
@@ -202,7 +204,7 @@ def test_a_witness_gives_the_merkle_root_of_what_it_received(delay: int, clients
     run = MemoryRun(clients, delay=delay)
     attested: list[tuple[m.OpportunisticWitness, int]] = []
 
-    def note(who: bytes, action: c.Action) -> bool:
+    def note(who: bytes, action: c.Effect) -> bool:
         if isinstance(action, c.Submit) and isinstance(action.message, m.OpportunisticWitness):
             attested.append((action.message, action.message.height - delay))
         return False

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import total
-from folkmoot.core.coordinator.client import machine as core
+from folkmoot.core.coordinator.client import machine
 from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.client.ledger import Result
+from folkmoot.core.coordinator.client.state import ClientState
 from folkmoot.core.coordinator.commitment import commitment_hash
 from folkmoot.core.coordinator.state import Coordinator, Source
 from folkmoot.simulate.report import Report
@@ -29,7 +30,7 @@ class Member(Client):
 
     def forget(self) -> None:
         super().forget()
-        self.machine = core.ClientMachine(self.id, self.audit.run.run_id)
+        self.client = ClientState(self.id, self.audit.run.run_id)
         self.alarm = -1
         self.stopped = -1  # the last epoch whose work was given up
         self.abandoned: set[tuple[int, int]] = set()
@@ -47,18 +48,18 @@ class Member(Client):
             self.happen(c.Saw(view))
 
     def happen(self, event: c.Event) -> None:
-        for action in self.machine.apply(event, self.loop.now):
+        for action in machine.apply(self.client, event, self.loop.now):
             self._do(action)
-        due = self.machine.next_alarm(self.loop.now + 1)
+        due = machine.next_tick(self.client, self.loop.now + 1)
         if self.alarm <= self.loop.now or due < self.alarm:
             self.alarm = due
             self.after((due - self.loop.now) * self.rate, self._ring, due)
 
     def _ring(self, due: int) -> None:
         if due == self.alarm:
-            self.happen(c.Alarm())
+            self.happen(c.Tick())
 
-    def _do(self, action: c.Action) -> None:
+    def _do(self, action: c.Effect) -> None:
         match action:
             case c.Submit(message):
                 self.unanswered.append(message)
@@ -76,8 +77,8 @@ class Member(Client):
                 self.gossip((result.epoch, result.height), result.commitment, roster)
             case c.Fetch(result):
                 self.happen(c.Arrived(result))  # in these worlds bytes travel with their offer
-            case c.Ask(epoch, height, senders):
-                self._ask_all((epoch, height), senders)
+            case c.Ask(epoch, height, _, shares):
+                self._ask_all((epoch, height), tuple(shares))
             case c.Upload(epoch, _, model_hash):
                 took = self.loop.random.uniform(100, 3000)
                 self.after(took, self._uploaded, epoch, model_hash)
@@ -136,7 +137,7 @@ class Member(Client):
 
     def _have(self, epoch: int, model: Model) -> None:
         self.wanted = None
-        if epoch > self.stopped and self.machine.epoch == epoch:
+        if epoch > self.stopped and self.client.epoch == epoch:
             self._stand(Standing(epoch, 0, model))
             self.happen(c.Loaded(epoch, model.hash))
 
@@ -144,7 +145,7 @@ class Member(Client):
         assert self.standing is not None
         model = self.standing.model
         samples = model.samples
-        shares = self.machine.ledgers[action.height - 1 - self._delay()].shares
+        shares = self.client.ledgers[action.height - 1 - self._delay()].shares
         for result in action.results:
             for span in shares[result.sender]:
                 samples |= (1 << span.stop) - (1 << span.start)

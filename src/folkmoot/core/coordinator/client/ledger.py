@@ -36,6 +36,27 @@ class Result(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     size: Number
 
 
+class Attested(msgspec.Struct, frozen=True):
+    """The commitments that the witnesses of a round saw: one filter from each of them."""
+
+    filters: tuple[tuple[bytes, bloom.Shape], ...]
+
+    def __contains__(self, commitment: bytes) -> bool:
+        return self.votes([commitment]) > 0
+
+    def votes(self, commitments: Iterable[bytes]) -> int:
+        """How many votes these commitments have together."""
+        known = list(commitments)
+        if not known:
+            return 0
+        return sum(int(bloom.holds(bits, known, shape).sum()) for bits, shape in self.filters)
+
+
+def attested(state: Coordinator, by: Round) -> Attested:
+    shapes = ((w.broadcast_bloom, state.bloom_shape(by, w.proof.index)) for w in by.witnesses)
+    return Attested(tuple(shapes))
+
+
 class Verdict(NamedTuple):
     """What a round taught: the results to learn in order, and whose are still to be found.
 
@@ -99,10 +120,6 @@ class Ledger:
         """Whether a result of every share has arrived."""
         return len(self.first) == len(self.shares)
 
-    def seen(self, commitment: bytes, state: Coordinator, by: Round) -> bool:
-        """Whether a witness of `by` saw this commitment: the others are not worth fetching."""
-        return _votes([commitment], _filters(state, by)) > 0
-
     def verdict(self, state: Coordinator, by: Round) -> Verdict:
         """What the witnesses of `by` decided about this round."""
         quorum = state.quorum(by)
@@ -110,34 +127,19 @@ class Ledger:
             return Verdict()
         senders = list(self.shares)
         scores = trainer_healthy_score_by_witnesses(senders, state, by)
-        filters = _filters(state, by)
+        seen = attested(state, by)
         learn, missing, unheard = [], [], []
         for sender, score in zip(senders, scores.tolist(), strict=True):
             if score < quorum:
                 continue
             offers = self.own(sender)
-            chosen = select_consensus_commitment_by_witnesses(offers, filters, quorum)
+            chosen = select_consensus_commitment_by_witnesses(offers, seen.filters, quorum)
             if chosen is not None and chosen in self.sound:
                 learn.append(offers[chosen])
             elif chosen is not None:
                 missing.append(sender)
-            elif _votes(offers, filters) < score:
+            elif seen.votes(offers) < score:
+                # Else there is no other commitment: it told different witnesses different things,
+                # and nobody learns from it.
                 unheard.append(sender)
         return Verdict(tuple(learn), tuple(missing), tuple(unheard))
-
-
-def _filters(state: Coordinator, by: Round) -> list[tuple[bytes, bloom.Shape]]:
-    """The commitments that each witness of `by` saw."""
-    return [(w.broadcast_bloom, state.bloom_shape(by, w.proof.index)) for w in by.witnesses]
-
-
-def _votes(commitments: Iterable[bytes], filters: list[tuple[bytes, bloom.Shape]]) -> int:
-    """How many votes the commitments we know of have together.
-
-    When that is as many as there are witnesses who saw the sender, there is no other commitment:
-    it told different witnesses different things, and nobody learns from it.
-    """
-    known = list(commitments)
-    if not known:
-        return 0
-    return int(sum(int(bloom.holds(bits, known, shape).sum()) for bits, shape in filters))

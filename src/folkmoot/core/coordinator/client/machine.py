@@ -6,404 +6,362 @@ The rules of this file:
   it first learns what the witnesses of the round before decided, then trains its share, tells its
   peers, and, when elected, attests what it received. In Cooldown, when elected, it stores the
   model.
+- The table below is asked after every event, until none of its edges is due. Nothing else changes
+  the phase. While the phase lasts, there are duties beside it: to join, to show signs of life, to
+  attest, to ask for what did not come.
 - Results of round h are learnt before round h + delay + 1 trains, by everyone in the same order. A
   result that the witnesses saw and that is not here is asked for; nothing goes on without it.
 - What others say is taken only if it fits the round: a member who has that work, once.
 - A client that missed more than the state still tells, or whose model is not the one a quorum
   agreed on, leaves the epoch and comes back for the next one with a fresh copy. It never goes on
   with a wrong model, and never exits.
-- `apply(event, now)` gives the actions in the order in which they must be begun.
+- The model that an epoch began with is shared with those who come to it without one, for as long
+  as they can still catch up.
 """
 
-from collections.abc import Iterable, Iterator
-from enum import StrEnum
+from collections.abc import Iterator
 
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.assignment import Share
-from folkmoot.core.coordinator.client.ledger import Ledger, Result, Verdict, attest
-from folkmoot.core.coordinator.client.messages import (
-    Abandon,
-    Action,
-    Arrived,
-    Ask,
-    Event,
-    Fetch,
-    Learn,
-    Learnt,
-    Load,
-    Loaded,
-    NotLoaded,
-    NotTrained,
-    Offered,
-    Saw,
-    Stop,
-    Submit,
-    Tell,
-    Train,
-    Trained,
-    Upload,
-    Uploaded,
-    WasRefused,
-)
-from folkmoot.core.coordinator.committee import is_checkpointer
-from folkmoot.core.coordinator.receive import IN_EPOCH, IN_ROUND
-from folkmoot.core.coordinator.state import STORED_ROUNDS, Coordinator, Phase, Source
+from folkmoot.core.coordinator.client import messages as c
+from folkmoot.core.coordinator.client.ledger import Ledger, Result, attest, attested
+from folkmoot.core.coordinator.client.moment import Moment
+from folkmoot.core.coordinator.client.state import ClientState, Phase
+from folkmoot.core.coordinator.receive import IN_EPOCH, IN_ROUND, member
+from folkmoot.core.coordinator.state import STORED_ROUNDS, Coordinator
+from folkmoot.core.coordinator.state import Phase as RunPhase
+from folkmoot.core.machine import Effect, StateChanged
+from folkmoot.core.table import Edge, first
 
 # A sign of life this many times in the time after which silence counts as gone.
 SIGNS_PER_TIMEOUT = 4
 # How long to wait for an answer before asking the peers again, in milliseconds.
 ASK_AGAIN = 2000
-# How often to ask for a result of which nobody may know: witnesses that lie, or a sender that told
-# each of them something else, make one that has no quorum. If it does exist, our model will differ
-# from the agreed one, and we come back with a fresh copy.
-ASK_TRIES = 3
 # Results of a round that we have not seen begin are kept for it, up to this many.
 EARLY_RESULTS = 4096
 # How long to stay away after the model could not be loaded, in milliseconds; doubled each time.
 AWAY, LONGEST_AWAY = 1000, 60_000
+# How often a model is scored on held-out text, in steps: each time by another client.
+EVALUATE_EVERY = 10
 
 
-class Doing(StrEnum):
-    """How far the client is with the model of the present epoch."""
-
-    Nothing = "Nothing"
-    Loading = "Loading"
-    Learning = "Learning"
-    Prepared = "Prepared"  # the model is as the present round wants it
-    Lost = "Lost"  # cannot follow this epoch any more
+def _ends(phase: Phase) -> Edge[Moment]:
+    return Edge(phase, Phase.Away, "the epoch is over for it", lambda at: at.outside)
 
 
-class ClientMachine:
-    """One client's view of the run, and what it has done about it."""
+TABLE: tuple[Edge[Moment], ...] = (
+    *(_ends(phase) for phase in Phase if phase is not Phase.Away),
+    Edge(
+        Phase.Away,
+        Phase.Lost,
+        "in an epoch whose first model or rounds are no longer told",
+        lambda at: at.called and at.too_late_to_load,
+    ),
+    Edge(Phase.Away, Phase.Loading, "in an epoch", lambda at: at.called),
+    Edge(Phase.Loading, Phase.Ready, "the model is here", lambda at: at.told(c.Loaded)),
+    Edge(Phase.Loading, Phase.Lost, "nobody has the model", lambda at: at.told(c.NotLoaded)),
+    Edge(
+        Phase.Loading,
+        Phase.Lost,
+        "the first rounds are no longer told",
+        lambda at: at.too_late_to_catch_up,
+    ),
+    Edge(Phase.Ready, Phase.Lost, "its model is not the agreed one", lambda at: at.differs),
+    Edge(Phase.Ready, Phase.Lost, "what it missed is no longer told", lambda at: at.missed),
+    Edge(
+        Phase.Ready,
+        Phase.Learning,
+        "a round began, and the results to learn for it are here",
+        lambda at: at.behind and not at.wanted and bool(at.verdict.learn),
+    ),
+    Edge(
+        Phase.Ready,
+        Phase.Ready,
+        "a round began, and there is nothing to learn for it",
+        lambda at: at.behind and not at.wanted,
+    ),
+    Edge(Phase.Ready, Phase.Training, "the round has a share for it", lambda at: at.to_train),
+    Edge(
+        Phase.Ready,
+        Phase.Storing,
+        "Cooldown elected it to store the model",
+        lambda at: at.elected_to_store,
+    ),
+    Edge(Phase.Training, Phase.Ready, "its share is trained", lambda at: at.trained),
+    Edge(Phase.Training, Phase.Ready, "its share could not be trained", lambda at: at.not_trained),
+    Edge(
+        Phase.Training,
+        Phase.Ready,
+        "nobody can attest its share any more",
+        lambda at: at.too_late_to_train,
+    ),
+    Edge(Phase.Learning, Phase.Ready, "the results are learnt", lambda at: at.learnt),
+)
 
-    def __init__(self, identity: bytes, run_id: str, address: bytes = b"") -> None:
-        self.id = identity
-        self.run_id = run_id
-        self.address = address
-        self.state: Coordinator | None = None
-        self.model_hash = b""  # of the model in memory
-        self.speed = 0
-        self.metadata = m.WitnessMetadata()
-        self._waiting = False  # whether the run knows that we want to be in the next epoch
-        self._not_loaded = 0  # how often in a row
-        self._join_after = 0
-        self._next_sign = 0
-        self._begin(-1)
 
-    def _begin(self, epoch: int) -> None:
-        """Forget the last epoch."""
-        self.epoch = epoch
-        self.doing = Doing.Nothing
-        self.prepared = -1  # the round for which the model is prepared, or being prepared
-        self._left = False
-        self.training: int | None = None  # the round whose share is being trained
-        self.ledgers: dict[int, Ledger] = {}
-        self._early: list[Result] = []
-        self._ask_after = 0
-        self._asked: dict[int, int] = {}  # how often, by round
-        self._begun: set[tuple[str, int]] = set()  # what was begun once and must not be again
+def apply(client: ClientState, event: c.Event, now: int) -> list[Effect]:
+    """Take one event; give what to do, in the order in which it must be begun."""
+    effects = list(_note(client, event))
+    if client.shown is None:
+        return effects
+    moment = Moment(client, client.shown, event, now)
+    while edge := first(TABLE, client.phase, moment):
+        before, client.phase = client.phase, Phase(edge.target)
+        effects.append(StateChanged(before, client.phase, edge.when))
+        effects += _enter(client, before, moment)
+        # An event passes one edge; what follows from it by itself may pass more.
+        moment = Moment(client, client.shown, c.Tick(), now)
+    effects += _speak(client, client.shown, now)
+    if client.phase in (Phase.Ready, Phase.Training):
+        effects += _follow(client, moment)
+    return effects
 
-    def apply(self, event: Event, now: int) -> list[Action]:
-        """Take one event; give what to do."""
-        actions = list(self._note(event, now))
-        if self.state is not None:
-            actions += self._follow(self.state, now)
-        return actions
 
-    def next_alarm(self, now: int) -> int:
-        """When to raise an `Alarm` if nothing happens before."""
-        later = [at for at in (self._ask_after, self._join_after) if at > now]
-        return max(min([self._next_sign, *later]), now)
+def next_tick(client: ClientState, now: int) -> int:
+    """When to tick if nothing happens before."""
+    later = [at for at in (client.ask_after, client.join_after) if at > now]
+    return max(min([client.next_sign, *later]), now)
 
-    # What an event changes.
 
-    def _note(self, event: Event, now: int) -> Iterator[Action]:
-        match event:
-            case Saw(state):
-                yield from self._saw(state)
-            case Loaded(epoch, model_hash) if epoch == self.epoch:
-                self.model_hash = model_hash
-                self.doing = Doing.Prepared
-                self._not_loaded = 0
-            case NotLoaded(epoch) if epoch == self.epoch:
-                self.doing = Doing.Lost
-                self._join_after = now + min(AWAY << self._not_loaded, LONGEST_AWAY)
-                self._not_loaded = min(self._not_loaded + 1, 16)
-            case NotTrained(epoch, height) if (epoch, height) == (self.epoch, self.training):
-                self.training = None
-            case Trained(result, speed, metadata):
-                self.speed, self.metadata = speed, metadata
-                if (result.epoch, result.height) == (self.epoch, self.training):
-                    self.training = None
-                if self._arrived(result) and not self._left:
-                    yield Tell(result)
-            case Offered(result):
-                yield from self._offered(result)
-            case Arrived(result):
-                self._arrived(result)
-            case Learnt(epoch, height, model_hash) if (epoch, height) == (
-                self.epoch,
-                self.prepared,
-            ):
-                self.model_hash = model_hash
-                self.doing = Doing.Prepared
-            case Uploaded(epoch, location) if epoch == self.epoch:
-                done = m.OpportunisticCooldown(self.id, epoch, location, self.model_hash)
-                yield Submit(done)
-            case WasRefused(_, m.Refused(code)) if code == m.Reason.NotAMember.name:
-                self._waiting = False
+# What an event changes.
 
-    def _saw(self, state: Coordinator) -> Iterator[Action]:
-        before, self.state = self.state, state
-        left_cooldown = (
-            before is not None
-            and before.phase is Phase.Cooldown
-            and state.phase is not Phase.Cooldown
+
+def _note(client: ClientState, event: c.Event) -> Iterator[Effect]:
+    match event:
+        case c.Saw(state):
+            yield from _saw(client, state)
+        case c.Trained(result, speed, metadata):
+            client.speed, client.metadata = speed, metadata
+            if client.arrived(result):
+                yield c.Tell(result)
+                yield from _evaluate(client, result)
+        case c.Offered(result):
+            yield from _offered(client, result)
+        case c.Arrived(result):
+            client.arrived(result)
+        case c.Uploaded(epoch, location) if epoch == client.epoch:
+            done = m.OpportunisticCooldown(client.id, epoch, location, client.model_hash)
+            yield c.Submit(done)
+        case c.WasRefused(_, m.Refused(code)) if code == m.Reason.NotAMember.name:
+            client.waiting = False
+
+
+def _saw(client: ClientState, state: Coordinator) -> Iterator[Effect]:
+    before, client.shown = client.shown, state
+    # Members of an epoch wait for the next one by themselves; others must join.
+    if before is not None and (_member(client, before) or _member(client, state)):
+        client.waiting = state.phase not in IN_EPOCH
+    if before is None or _turn(before) != _turn(state):
+        yield from _turned(client, state)
+    if state.phase in IN_ROUND and client.epoch == state.epoch_number:
+        yield from _keep_ledgers(client, state)
+
+
+def _turned(client: ClientState, state: Coordinator) -> Iterator[Effect]:
+    """Another round, epoch or roster: whom to know and what to keep."""
+    clients = state.epoch.clients
+    here = ((x.id, x.address) for x in clients if not x.left and x.id != client.id)
+    yield c.Connect(tuple(here), len(clients))
+    if not state.epoch.rounds:
+        return
+    oldest = state.epoch.rounds[0].height
+    yield c.Forget(state.epoch_number, oldest)
+    if oldest > 0:  # nobody can come to this epoch any more
+        yield from _unshare(client)
+
+
+def _keep_ledgers(client: ClientState, state: Coordinator) -> Iterator[Effect]:
+    """One ledger for every round that the state still tells of."""
+    if client.phase is Phase.Lost:
+        return
+    client.ledgers = {
+        round_.height: client.ledgers.get(round_.height) or Ledger(state, round_)
+        for round_ in state.epoch.rounds
+    }
+    early, client.early = client.early, []
+    for result in early:
+        yield from _offered(client, result)
+
+
+def _offered(client: ClientState, result: Result) -> Iterator[Effect]:
+    ledger = client.ledger(result)
+    newest = max(client.ledgers, default=-1)
+    if ledger is not None:
+        if ledger.offer(result):
+            yield c.Fetch(result, ledger.step, ledger.shares[result.sender])
+    elif result.epoch == client.epoch and newest < result.height <= newest + STORED_ROUNDS:
+        client.early = [*client.early[1 - EARLY_RESULTS :], result]
+
+
+def _evaluate(client: ClientState, result: Result) -> Iterator[Effect]:
+    """One client at a time is enough: the models are equal."""
+    if (
+        client.shown is None
+        or client.phase is not Phase.Training
+        or result.height != client.trained
+    ):
+        return
+    turn, rest = divmod(client.ledgers[result.height].step, EVALUATE_EVERY)
+    if rest == 0 and client.shown.find(client.id) == turn % len(client.shown.epoch.clients):
+        yield c.Evaluate(client.epoch, result.height, turn * EVALUATE_EVERY)
+
+
+def _member(client: ClientState, state: Coordinator) -> bool:
+    return member(state, client.id) is not None
+
+
+# What is done whatever the phase.
+
+
+def _speak(client: ClientState, state: Coordinator, now: int) -> Iterator[Effect]:
+    """Be known to the run, and show signs of life."""
+    over = state.phase is RunPhase.Finished or _member(client, state)
+    if client.phase is Phase.Away and now >= client.join_after and not (over or client.waiting):
+        client.waiting = True
+        yield c.Submit(m.Join(client.id, client.run_id, client.model_hash, client.address))
+    yield from _accuse(client, state)
+    if now >= client.next_sign:
+        every = round(state.run.config.health_check_timeout * 1000 / SIGNS_PER_TIMEOUT)
+        client.next_sign = now + every
+        yield c.Submit(m.HealthCheck(client.id, (), client.speed))
+
+
+def _accuse(client: ClientState, state: Coordinator) -> Iterator[Effect]:
+    """Apart from the sign of life: an accusation that comes too late is refused whole."""
+    judged = state.epoch.judged
+    if judged is None or client.phase is Phase.Away or state.phase not in IN_ROUND:
+        return
+    clients = [state.epoch.clients[place] for place in judged.unhealthy]
+    accused = tuple(x.id for x in clients if not x.left and x.id != client.id)
+    if accused and judged.height > client.accused:
+        client.accused = judged.height
+        yield c.Submit(m.HealthCheck(client.id, accused, client.speed))
+
+
+# What passing an edge begins.
+
+
+def _enter(client: ClientState, before: Phase, at: Moment) -> Iterator[Effect]:
+    match client.phase:
+        case Phase.Away:
+            if before is not Phase.Lost:
+                yield from _stop(client)
+            client.begin(-1)
+        case Phase.Loading:
+            client.begin(at.state.epoch_number)
+            yield from _keep_ledgers(client, at.state)
+            yield at.load
+        case Phase.Ready:
+            yield from _enter_ready(client, before, at)
+        case Phase.Training:
+            current = at.state.round
+            client.trained = current.height
+            share = client.ledgers[current.height].shares[client.id]
+            yield c.Train(client.epoch, current.height, current.step, share)
+        case Phase.Learning:
+            _prepare(client, at)
+            step = client.ledgers[at.work].step
+            yield c.Learn(client.epoch, client.prepared, step, at.verdict.learn)
+        case Phase.Storing:
+            yield c.Upload(client.epoch, at.state.progress.step, client.model_hash)
+        case Phase.Lost:
+            yield from _leave(client, at)
+
+
+def _enter_ready(client: ClientState, before: Phase, at: Moment) -> Iterator[Effect]:
+    if before is Phase.Ready:
+        _prepare(client, at)
+    if before is Phase.Training and not (at.trained or at.not_trained):
+        yield c.Abandon(client.epoch, client.trained)
+    if isinstance(at.event, c.Loaded | c.Learnt):
+        client.model_hash = at.event.model_hash
+    if before is Phase.Loading:
+        client.not_loaded = 0
+        if at.newcomers:
+            client.sharing = True
+            yield c.ShareModel(client.epoch, client.model_hash)
+        if at.state.phase is RunPhase.Warmup:
+            yield c.Submit(m.Ready(client.id, client.epoch))
+
+
+def _prepare(client: ClientState, at: Moment) -> None:
+    client.prepared, client.asked = at.next_round, 0
+
+
+def _leave(client: ClientState, at: Moment) -> Iterator[Effect]:
+    if isinstance(at.event, c.NotLoaded):
+        client.join_after = at.now + min(AWAY << client.not_loaded, LONGEST_AWAY)
+        client.not_loaded = min(client.not_loaded + 1, 16)
+    client.epoch = at.state.epoch_number
+    client.ledgers = {}
+    yield from _stop(client)
+    yield c.Submit(m.Withdraw(client.id))
+
+
+def _stop(client: ClientState) -> Iterator[Effect]:
+    yield from _unshare(client)
+    yield c.Stop(client.epoch)
+
+
+def _unshare(client: ClientState) -> Iterator[Effect]:
+    if client.sharing:
+        client.sharing = False
+        yield c.UnshareModel()
+
+
+# What is done with a model at hand.
+
+
+def _follow(client: ClientState, at: Moment) -> Iterator[Effect]:
+    if at.state.phase not in IN_ROUND:
+        return
+    if client.prepared == at.state.round.height:
+        yield from _attest(client, at.state)
+    elif client.phase is Phase.Ready and at.now >= client.ask_after:
+        ledger = client.ledgers[at.work]
+        shares = {sender: ledger.shares[sender] for sender in at.wanted}
+        by = at.state.round_at(client.prepared)
+        assert by is not None  # else we would be lost
+        client.ask_after = at.now + ASK_AGAIN
+        client.asked += 1
+        yield c.Ask(client.epoch, at.work, ledger.step, shares, attested(at.state, by))
+
+
+def _attest(client: ClientState, state: Coordinator) -> Iterator[Effect]:
+    """As a witness: attest once everything is here, or when training time is over."""
+    current = state.round
+    place = state.find(client.id)
+    index = None if place is None else state.index(current, place)
+    if index is None or client.attested == current.height:
+        return
+    ledger = client.ledgers.get(current.height - state.run.config.delay)
+    own = client.ledgers[current.height]
+    trained = client.id not in own.shares or client.id in own.first
+    ready = trained and (ledger is None or ledger.complete)
+    if not ready and state.phase is RunPhase.RoundTrain:
+        return
+    proof = state.committee(current).get_witness(index)
+    if not proof.witness:
+        return
+    client.attested = current.height
+    shape = state.bloom_shape(current, index)
+    participants, broadcasts, root = attest(ledger.first if ledger else {}, shape)
+    yield c.Submit(
+        m.OpportunisticWitness(
+            client.id,
+            client.epoch,
+            current.height,
+            proof,
+            participants,
+            broadcasts,
+            root,
+            client.model_hash,
+            client.metadata,
         )
-        new_epoch = state.phase in IN_EPOCH and state.epoch_number != self.epoch
-        if (new_epoch or left_cooldown or not self._member(state)) and self.epoch >= 0:
-            yield Stop(self.epoch)
-            self._begin(-1)
-        if new_epoch and self._member(state):
-            self._begin(state.epoch_number)
-        # Members of an epoch wait for the next one by themselves; others must join.
-        if before is not None and (self._member(before) or self._member(state)):
-            self._waiting = state.phase not in IN_EPOCH
+    )
 
-    def _offered(self, result: Result) -> Iterator[Action]:
-        ledger = self._ledger(result)
-        newest = max(self.ledgers, default=-1)
-        if ledger is not None:
-            if ledger.offer(result):
-                yield Fetch(result)
-        elif result.epoch == self.epoch and newest < result.height <= newest + STORED_ROUNDS:
-            self._early = [*self._early[1 - EARLY_RESULTS :], result]
 
-    def _ledger(self, result: Result) -> Ledger | None:
-        if result.epoch != self.epoch:
-            return None
-        return self.ledgers.get(result.height)
-
-    def _arrived(self, result: Result) -> bool:
-        ledger = self._ledger(result)
-        if ledger is None or result.sender not in ledger.shares:
-            return False
-        ledger.arrived(result)
-        return True
-
-    def work(self, result: Result) -> tuple[int, Share] | None:
-        """The step and the samples that a result must stand for; None when nobody awaits it."""
-        ledger = self._ledger(result)
-        share = ledger.shares.get(result.sender) if ledger else None
-        return (ledger.step, share) if ledger and share else None
-
-    def attested(self, result: Result) -> bool:
-        """Whether a witness saw this very result: what others say in its name is not fetched."""
-        ledger = self._ledger(result)
-        by = self.state.round_at(result.height + self._delay) if self.state else None
-        return bool(self.state and ledger and by and ledger.seen(result.commitment, self.state, by))
-
-    def holds(self, epoch: int, height: int, senders: Iterable[bytes]) -> tuple[Result, ...]:
-        """The results of these senders whose bytes are here."""
-        ledger = self.ledgers.get(height) if epoch == self.epoch else None
-        if ledger is None:
-            return ()
-        known = (ledger.own(sender).values() for sender in senders)
-        return tuple(r for offers in known for r in offers if r.commitment in ledger.sound)
-
-    @property
-    def _delay(self) -> int:
-        return self.state.run.config.delay if self.state else 0
-
-    # What there is to do.
-
-    def _follow(self, state: Coordinator, now: int) -> Iterator[Action]:
-        if self.epoch < 0 and now >= self._join_after:
-            yield from self._wait(state)
-        yield from self._sign(state, now)
-        if self.epoch >= 0 and not self._left:
-            yield from self._epoch(state, now)
-
-    def _wait(self, state: Coordinator) -> Iterator[Action]:
-        """Outside of an epoch: be known to the run."""
-        over = state.phase is Phase.Finished
-        if not over and not self._waiting and not self._member(state):
-            self._waiting = True
-            yield Submit(m.Join(self.id, self.run_id, self.model_hash, self.address))
-
-    def _sign(self, state: Coordinator, now: int) -> Iterator[Action]:
-        judged = state.epoch.judged
-        accused: tuple[bytes, ...] = ()
-        if judged and self.epoch >= 0 and state.phase in IN_ROUND:
-            clients = [state.epoch.clients[place] for place in judged.unhealthy]
-            accused = tuple(c.id for c in clients if not c.left and c.id != self.id)
-        if accused and self._once("accuse", judged.height if judged else 0):
-            # Apart from the sign of life: an accusation that comes too late is refused whole.
-            yield Submit(m.HealthCheck(self.id, accused, self.speed))
-        if now >= self._next_sign:
-            every = round(state.run.config.health_check_timeout * 1000 / SIGNS_PER_TIMEOUT)
-            self._next_sign = now + every
-            yield Submit(m.HealthCheck(self.id, (), self.speed))
-
-    def _epoch(self, state: Coordinator, now: int) -> Iterator[Action]:
-        match state.phase:
-            case Phase.Warmup:
-                yield from self._warmup(state)
-            case Phase.RoundTrain | Phase.RoundWitness:
-                yield from self._round(state, now)
-            case Phase.Cooldown:
-                yield from self._cooldown(state)
-
-    def _warmup(self, state: Coordinator) -> Iterator[Action]:
-        yield from self._load(state)
-        if self.doing is Doing.Lost:
-            yield from self._leave()
-        if self.doing is Doing.Prepared and self._once("ready", 0):
-            yield Submit(m.Ready(self.id, self.epoch))
-
-    def _load(self, state: Coordinator) -> Iterator[Action]:
-        rounds = state.epoch.rounds
-        if self.doing in (Doing.Nothing, Doing.Loading) and rounds and rounds[0].height > 0:
-            self.doing = Doing.Lost  # too late: what this epoch learnt is not told any more
-        elif self.doing is Doing.Nothing:
-            yield from self._load_first(state)
-
-    def _load_first(self, state: Coordinator) -> Iterator[Action]:
-        """Load the model that the epoch began with."""
-        moved_on = state.epoch.agreed_height is not None  # then the agreed hash is a newer model's
-        if moved_on and state.checkpoint.source is Source.P2P:
-            self.doing = Doing.Lost  # nothing tells any more which model its peers began with
-            return
-        self.doing = Doing.Loading
-        first = b"" if moved_on else state.model_hash
-        holders = tuple(c.id for c in state.epoch.clients if first and c.model_hash == first)
-        yield Load(self.epoch, state.checkpoint, first, holders)
-
-    def _round(self, state: Coordinator, now: int) -> Iterator[Action]:
-        yield from self._load(state)
-        yield from self._keep_ledgers(state)
-        current = state.round
-        if self.training is not None and current.height > self.training + state.run.config.delay:
-            yield Abandon(self.epoch, self.training)
-            self.training = None
-        yield from self._learn(state, now)
-        if self.doing is Doing.Lost:
-            yield from self._leave()
-        elif self.doing is Doing.Prepared and self.prepared == current.height:
-            yield from self._train(state)
-            yield from self._attest(state)
-
-    def _leave(self) -> Iterator[Action]:
-        self._left = True
-        yield Stop(self.epoch)
-        yield Submit(m.Withdraw(self.id))
-
-    def _keep_ledgers(self, state: Coordinator) -> Iterator[Action]:
-        """One ledger for every round that the state still tells of."""
-        stored = {round_.height: round_ for round_ in state.epoch.rounds}
-        self.ledgers = {
-            height: self.ledgers.get(height) or Ledger(state, round_)
-            for height, round_ in stored.items()
-        }
-        early, self._early = self._early, []
-        for result in early:
-            yield from self._offered(result)
-
-    def _learn(self, state: Coordinator, now: int) -> Iterator[Action]:
-        """Bring the model to where the present round begins, one round at a time."""
-        while self.doing is Doing.Prepared and self.training is None:
-            if self.prepared == state.epoch.agreed_height and self.model_hash != state.model_hash:
-                self.doing = Doing.Lost
-            if self.doing is Doing.Lost or self.prepared == state.round.height:
-                return
-            height = self.prepared + 1
-            work = height - 1 - state.run.config.delay
-            if work >= 0 and (work not in self.ledgers or state.round_at(height - 1) is None):
-                self.doing = Doing.Lost  # the state no longer tells what we missed
-                return
-            verdict = self._verdict(state, height - 1, work)
-            wanted = verdict.missing
-            if self._asked.get(height, 0) < ASK_TRIES:
-                wanted += verdict.unheard
-            if wanted:
-                if now >= self._ask_after:
-                    self._ask_after = now + ASK_AGAIN
-                    self._asked[height] = self._asked.get(height, 0) + 1
-                    yield Ask(self.epoch, work, wanted)
-                return
-            self.prepared = height
-            if verdict.learn:
-                self.doing = Doing.Learning
-                yield Learn(self.epoch, height, self.ledgers[work].step, verdict.learn)
-
-    def _verdict(self, state: Coordinator, by: int, work: int) -> Verdict:
-        round_ = state.round_at(by)
-        if work < 0 or round_ is None:
-            return Verdict()
-        return self.ledgers[work].verdict(state, round_)
-
-    def _train(self, state: Coordinator) -> Iterator[Action]:
-        current = state.round
-        share = self.ledgers[current.height].shares.get(self.id)
-        in_time = state.phase is Phase.RoundTrain or state.run.config.delay > 0
-        if share and in_time and self.training is None and self._once("train", current.height):
-            self.training = current.height
-            yield Train(self.epoch, current.height, current.step, share)
-
-    def _attest(self, state: Coordinator) -> Iterator[Action]:
-        """As a witness: attest once everything is here, or when training time is over."""
-        current = state.round
-        place = state.find(self.id)
-        index = None if place is None else state.index(current, place)
-        if index is None or ("witness", current.height) in self._begun:
-            return
-        ledger = self.ledgers.get(current.height - state.run.config.delay)
-        own = self.ledgers[current.height]
-        trained = self.id not in own.shares or self.id in own.first
-        ready = trained and (ledger is None or ledger.complete)
-        if not ready and state.phase is Phase.RoundTrain:
-            return
-        proof = state.committee(current).get_witness(index)
-        if not proof.witness or not self._once("witness", current.height):
-            return
-        shape = state.bloom_shape(current, index)
-        participants, broadcasts, root = attest(ledger.first if ledger else {}, shape)
-        yield Submit(
-            m.OpportunisticWitness(
-                self.id,
-                self.epoch,
-                current.height,
-                proof,
-                participants,
-                broadcasts,
-                root,
-                self.model_hash,
-                self.metadata,
-            )
-        )
-
-    def _cooldown(self, state: Coordinator) -> Iterator[Action]:
-        election, place = state.epoch.cooldown, state.find(self.id)
-        if election is None or place is None or self.model_hash != state.model_hash:
-            return
-        index = state.index(election, place)
-        if (
-            index is not None
-            and state.run.model.checkpoint
-            and self._once("upload", 0)
-            and is_checkpointer(index, state.roster_size(election), election.seed)
-        ):
-            yield Upload(self.epoch, state.progress.step, self.model_hash)
-
-    def _member(self, state: Coordinator) -> bool:
-        if state.phase not in IN_EPOCH:
-            return False
-        place = state.find(self.id)
-        return place is not None and not state.epoch.clients[place].left
-
-    def _once(self, what: str, height: int) -> bool:
-        """True the first time in an epoch."""
-        key = (what, height)
-        first = key not in self._begun
-        self._begun.add(key)
-        return first
+def _turn(state: Coordinator) -> tuple[int, int, tuple[int, ...], bool]:
+    """What decides whom a client knows; a RoundWitness that is over at once is not seen."""
+    rounds = state.epoch.rounds
+    height = rounds[-1].height if rounds else -1
+    return state.epoch_number, height, state.epoch.absent, bool(state.epoch.clients)

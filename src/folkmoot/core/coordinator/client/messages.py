@@ -1,37 +1,42 @@
 """What a client is told, and what its shell is asked to do."""
 
-import msgspec
-
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
-from folkmoot.core.coordinator.client.ledger import Result
+from folkmoot.core.coordinator.client.ledger import Attested, Result
 from folkmoot.core.coordinator.state import Checkpoint, Coordinator
+from folkmoot.core.machine import Effect as Effect
+from folkmoot.core.machine import Event as Event
+from folkmoot.core.machine import StateChanged as StateChanged
+from folkmoot.core.machine import Tick as Tick
 
 
-class Event(msgspec.Struct, frozen=True):
-    """Anything that a client is told."""
-
-
-class Saw(Event, frozen=True):
+class Saw(Event, frozen=True, tag=True):
     """The authority's state is now this."""
 
     state: Coordinator
 
 
-class Loaded(Event, frozen=True):
+class WasRefused(Event, frozen=True, tag=True):
+    """The authority refused what we sent."""
+
+    message: m.AnyEvent
+    refused: m.Refused
+
+
+class Loaded(Event, frozen=True, tag=True):
     """The model of this epoch is in memory."""
 
     epoch: int
     model_hash: bytes
 
 
-class NotLoaded(Event, frozen=True):
+class NotLoaded(Event, frozen=True, tag=True):
     """Nobody could give us the model of this epoch."""
 
     epoch: int
 
 
-class Trained(Event, frozen=True):
+class Trained(Event, frozen=True, tag=True):
     """Our share is trained, and `result` stands for its bytes."""
 
     result: Result
@@ -39,26 +44,26 @@ class Trained(Event, frozen=True):
     metadata: m.WitnessMetadata = m.WitnessMetadata()
 
 
-class NotTrained(Event, frozen=True):
+class NotTrained(Event, frozen=True, tag=True):
     """Our share of this round could not be trained."""
 
     epoch: int
     height: int
 
 
-class Offered(Event, frozen=True):
+class Offered(Event, frozen=True, tag=True):
     """A peer says that it trained its share."""
 
     result: Result
 
 
-class Arrived(Event, frozen=True):
+class Arrived(Event, frozen=True, tag=True):
     """The bytes of a result are here and pass every check."""
 
     result: Result
 
 
-class Learnt(Event, frozen=True):
+class Learnt(Event, frozen=True, tag=True):
     """The results that `Learn` named are in the model."""
 
     epoch: int
@@ -66,35 +71,42 @@ class Learnt(Event, frozen=True):
     model_hash: bytes
 
 
-class Uploaded(Event, frozen=True):
+class Uploaded(Event, frozen=True, tag=True):
     """The model is stored, whole."""
 
     epoch: int
     location: str
 
 
-class WasRefused(Event, frozen=True):
-    """The authority refused what we sent."""
+AnyEvent = (
+    Tick
+    | Saw
+    | WasRefused
+    | Loaded
+    | NotLoaded
+    | Trained
+    | NotTrained
+    | Offered
+    | Arrived
+    | Learnt
+    | Uploaded
+)
 
-    message: m.AnyEvent
-    refused: m.Refused
 
-
-class Alarm(Event, frozen=True):
-    """Time has passed."""
-
-
-class Action(msgspec.Struct, frozen=True):
-    """Anything that a client's shell is asked to do."""
-
-
-class Submit(Action, frozen=True):
+class Submit(Effect, frozen=True, tag=True):
     """Send a message to the authority."""
 
     message: m.AnyEvent
 
 
-class Load(Action, frozen=True):
+class Connect(Effect, frozen=True, tag=True):
+    """Be connected to these peers (id and address) and to nobody else, in an epoch of so many."""
+
+    peers: tuple[tuple[bytes, bytes], ...]
+    places: int
+
+
+class Load(Effect, frozen=True, tag=True):
     """Get the model: from peers, from storage, or by initialising it."""
 
     epoch: int
@@ -103,8 +115,19 @@ class Load(Action, frozen=True):
     holders: tuple[bytes, ...]
 
 
-class Learn(Action, frozen=True):
-    """Apply these results, in this order, then tell the hash of the model. May be none."""
+class ShareModel(Effect, frozen=True, tag=True):
+    """Let peers have a copy of the model as it is now, before it learns anything."""
+
+    epoch: int
+    model_hash: bytes
+
+
+class UnshareModel(Effect, frozen=True, tag=True):
+    """Nobody needs the copy any more."""
+
+
+class Learn(Effect, frozen=True, tag=True):
+    """Apply these results, in this order, then tell the hash of the model."""
 
     epoch: int
     height: int  # the round that begins after it
@@ -112,34 +135,63 @@ class Learn(Action, frozen=True):
     results: tuple[Result, ...]
 
 
-class Train(Action, frozen=True):
+class Train(Effect, frozen=True, tag=True):
     epoch: int
     height: int
     step: int
     share: Share
 
 
-class Tell(Action, frozen=True):
+class Abandon(Effect, frozen=True, tag=True):
+    """Give up training a share: nobody can attest its result any more."""
+
+    epoch: int
+    height: int
+
+
+class Evaluate(Effect, frozen=True, tag=True):
+    """Score the model on held-out text before it learns anything else: it is our turn."""
+
+    epoch: int
+    height: int
+    step: int
+
+
+class Tell(Effect, frozen=True, tag=True):
     """Tell the peers about our result."""
 
     result: Result
 
 
-class Fetch(Action, frozen=True):
-    """Get the bytes of a result from whoever has them."""
+class Fetch(Effect, frozen=True, tag=True):
+    """Get the bytes of a result from whoever has them; they must stand for this work."""
 
     result: Result
+    step: int
+    share: Share
 
 
-class Ask(Action, frozen=True):
-    """Ask the peers for results of these senders in a round; the witnesses saw them."""
+class Ask(Effect, frozen=True, tag=True):
+    """Ask the peers for results of a round that the witnesses saw and that did not come.
+
+    Those who answer did not make them: only what is in `attested` may be taken.
+    """
 
     epoch: int
     height: int
-    senders: tuple[bytes, ...]
+    step: int
+    shares: dict[bytes, Share]  # of the senders whose results are missing
+    attested: Attested
 
 
-class Upload(Action, frozen=True):
+class Forget(Effect, frozen=True, tag=True):
+    """Drop the results of all earlier rounds: nobody can ask for them any more."""
+
+    epoch: int
+    height: int
+
+
+class Upload(Effect, frozen=True, tag=True):
     """Store the model with this hash."""
 
     epoch: int
@@ -147,14 +199,7 @@ class Upload(Action, frozen=True):
     model_hash: bytes
 
 
-class Abandon(Action, frozen=True):
-    """Give up training a share: nobody can attest its result any more."""
-
-    epoch: int
-    height: int
-
-
-class Stop(Action, frozen=True):
-    """Give up whatever training, loading or storing of this epoch is under way."""
+class Stop(Effect, frozen=True, tag=True):
+    """Give up whatever of this epoch is under way, and drop its results."""
 
     epoch: int

@@ -1,0 +1,164 @@
+"""What the guards of a client's table ask about a client, the run and what just happened."""
+
+from functools import cached_property
+
+from folkmoot.core.coordinator.client import messages as c
+from folkmoot.core.coordinator.client.ledger import Verdict
+from folkmoot.core.coordinator.client.state import ClientState
+from folkmoot.core.coordinator.committee import is_checkpointer
+from folkmoot.core.coordinator.receive import IN_ROUND, member
+from folkmoot.core.coordinator.state import Coordinator, Phase, Source
+
+# How often to ask for a result of which nobody may know: witnesses that lie, or a sender that told
+# each of them something else, make one that has no quorum. If it does exist, our model will differ
+# from the agreed one, and we come back with a fresh copy.
+ASK_TRIES = 3
+
+
+class Moment:
+    """A client at a time, and what just happened to it: what the guards of the table ask."""
+
+    def __init__(self, client: ClientState, state: Coordinator, event: c.Event, now: int) -> None:
+        self.client, self.state, self.event, self.now = client, state, event, now
+
+    # The epoch.
+
+    @cached_property
+    def member(self) -> bool:
+        return member(self.state, self.client.id) is not None
+
+    @property
+    def outside(self) -> bool:
+        """Whether the epoch that the client is in is over for it."""
+        return not self.member or self.state.epoch_number != self.client.epoch
+
+    @property
+    def called(self) -> bool:
+        return self.member and self.state.phase is not Phase.Cooldown
+
+    @property
+    def in_round(self) -> bool:
+        return self.state.phase in IN_ROUND
+
+    @property
+    def _moved_on(self) -> bool:
+        """Whether the agreed hash is of a newer model than the one that the epoch began with."""
+        return self.state.epoch.agreed_height is not None
+
+    @property
+    def too_late_to_catch_up(self) -> bool:
+        """Whether the state no longer tells what the first rounds of the epoch taught."""
+        return self.in_round and self.state.epoch.rounds[0].height > 0
+
+    @property
+    def too_late_to_load(self) -> bool:
+        """Also when nothing tells any more which model the peers began with."""
+        unknown = self._moved_on and self.state.checkpoint.source is Source.P2P
+        return unknown or self.too_late_to_catch_up
+
+    @property
+    def load(self) -> c.Load:
+        """Load the model that the epoch began with."""
+        agreed = b"" if self._moved_on else self.state.model_hash
+        clients = self.state.epoch.clients
+        holders = tuple(x.id for x in clients if agreed and x.model_hash == agreed)
+        return c.Load(self.client.epoch, self.state.checkpoint, agreed, holders)
+
+    @property
+    def newcomers(self) -> bool:
+        """Whether others need a copy of the model that we loaded, and have it from peers."""
+        if self.state.checkpoint.source is not Source.P2P:
+            return False
+        held, me = self.client.model_hash, self.client.id
+        return any(x.model_hash != held and x.id != me for x in self.state.epoch.clients)
+
+    @property
+    def elected_to_store(self) -> bool:
+        election, place = self.state.epoch.cooldown, self.state.find(self.client.id)
+        if self.state.phase is not Phase.Cooldown or election is None or place is None:
+            return False
+        if not self.state.run.model.checkpoint or self.client.model_hash != self.state.model_hash:
+            return False
+        index = self.state.index(election, place)
+        return index is not None and is_checkpointer(
+            index, self.state.roster_size(election), election.seed
+        )
+
+    # The round.
+
+    @property
+    def next_round(self) -> int:
+        return self.client.prepared + 1
+
+    @property
+    def work(self) -> int:
+        """The round whose results are learnt before the next round."""
+        return self.client.prepared - self.state.run.config.delay
+
+    @property
+    def behind(self) -> bool:
+        return self.in_round and self.client.prepared < self.state.round.height
+
+    @property
+    def differs(self) -> bool:
+        """Whether our model is not the one that a quorum agreed on."""
+        agreed = self.in_round and self.client.prepared == self.state.epoch.agreed_height
+        return agreed and self.client.model_hash != self.state.model_hash
+
+    @property
+    def missed(self) -> bool:
+        """Whether the state no longer tells what the next round needs."""
+        if not self.behind or self.work < 0:
+            return False
+        told = self.state.round_at(self.client.prepared)
+        return told is None or self.work not in self.client.ledgers
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        by = self.state.round_at(self.client.prepared)
+        if self.work < 0 or by is None:
+            return Verdict()
+        return self.client.ledgers[self.work].verdict(self.state, by)
+
+    @property
+    def wanted(self) -> tuple[bytes, ...]:
+        """Whose results must be here, or asked for once more, before the model goes on."""
+        unheard = self.verdict.unheard if self.client.asked < ASK_TRIES else ()
+        return self.verdict.missing + unheard
+
+    @property
+    def to_train(self) -> bool:
+        """Whether the present round has a share for us that can still be attested."""
+        height = self.state.round.height if self.in_round else -1
+        if not self.client.trained < height == self.client.prepared:
+            return False
+        in_time = self.state.phase is Phase.RoundTrain or self.state.run.config.delay > 0
+        return in_time and self.client.id in self.client.ledgers[height].shares
+
+    @property
+    def too_late_to_train(self) -> bool:
+        last = self.client.trained + self.state.run.config.delay
+        return self.in_round and self.state.round.height > last
+
+    # The event.
+
+    def told(self, kind: type[c.Loaded | c.NotLoaded]) -> bool:
+        return isinstance(self.event, kind) and self.event.epoch == self.client.epoch
+
+    @property
+    def learnt(self) -> bool:
+        where = (self.client.epoch, self.client.prepared)
+        return isinstance(self.event, c.Learnt) and (self.event.epoch, self.event.height) == where
+
+    @property
+    def trained(self) -> bool:
+        where = (self.client.epoch, self.client.trained)
+        result = self.event.result if isinstance(self.event, c.Trained) else None
+        return result is not None and (result.epoch, result.height) == where
+
+    @property
+    def not_trained(self) -> bool:
+        where = (self.client.epoch, self.client.trained)
+        return (
+            isinstance(self.event, c.NotTrained) and (self.event.epoch, self.event.height) == where
+        )

@@ -1,0 +1,67 @@
+"""What a client knows of its run, and how far it is. Changed by its machine only.
+
+Unlike the states of the other machines this one is not frozen: a round of ten thousand clients is
+ten thousand offers, and each would copy the ledger that the one before it had made.
+"""
+
+from enum import StrEnum
+
+from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.client.ledger import Ledger, Result
+from folkmoot.core.coordinator.state import Coordinator
+
+
+class Phase(StrEnum):
+    """How far the client is with the model of the present epoch."""
+
+    Away = "Away"  # not in an epoch
+    Loading = "Loading"
+    Ready = "Ready"  # the model is as the round `prepared` wants it
+    Training = "Training"
+    Learning = "Learning"
+    Storing = "Storing"
+    Lost = "Lost"  # cannot follow this epoch any more
+
+
+class ClientState:
+    """One client's view of the run, and what it has done about it."""
+
+    def __init__(self, identity: bytes, run_id: str, address: bytes = b"") -> None:
+        self.id = identity
+        self.run_id = run_id
+        self.address = address
+        self.phase = Phase.Away
+        self.shown: Coordinator | None = None  # the run, as we saw it last
+        self.model_hash = b""  # of the model in memory
+        self.speed = 0
+        self.metadata = m.WitnessMetadata()
+        self.waiting = False  # whether the run knows that we want to be in the next epoch
+        self.not_loaded = 0  # how often in a row
+        self.join_after = 0
+        self.next_sign = 0
+        self.begin(-1)
+
+    def begin(self, epoch: int) -> None:
+        """Forget the last epoch."""
+        self.epoch = epoch
+        self.prepared = -1  # the round for which the model is prepared, or being prepared
+        self.trained = -1  # the last round whose share was begun
+        self.ledgers: dict[int, Ledger] = {}
+        self.early: list[Result] = []  # of rounds that we have not seen begin
+        self.sharing = False
+        self.attested = -1  # the last round that we attested
+        self.accused = -1  # the last round after which we accused
+        self.ask_after = 0
+        self.asked = 0  # how often for the results that the next round needs
+
+    def ledger(self, result: Result) -> Ledger | None:
+        """Where a result belongs, if its round is still of interest."""
+        return self.ledgers.get(result.height) if result.epoch == self.epoch else None
+
+    def arrived(self, result: Result) -> bool:
+        """Note a result whose bytes are here; False when nobody awaits it."""
+        ledger = self.ledger(result)
+        if ledger is None or result.sender not in ledger.shares:
+            return False
+        ledger.arrived(result)
+        return True
