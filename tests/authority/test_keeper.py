@@ -1,17 +1,15 @@
-"""What a keeper has answered is on the disk, whenever it dies."""
+"""What a keeper shows of a run, and its time. That nothing is lost: tests/host/test_durable.py."""
 
 import asyncio
-import shutil
 from pathlib import Path
 
 import pytest
 
-from folkmoot.authority.server import keeper as keeping
 from folkmoot.authority.server.keeper import Keeper
-from folkmoot.core.coordinator import Phase, Run, encode
+from folkmoot.core.coordinator import Phase, Run
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
-from folkmoot.host.journal import Journal, JournalError
+from folkmoot.host import clock
 
 RUN = Run(
     run_id="moot",
@@ -26,28 +24,6 @@ async def until(keeper: Keeper, wanted: Phase) -> None:
         async for _, state in keeper.watch():
             if state.phase is wanted:
                 return
-
-
-async def test_every_prefix_of_the_journal_is_a_state_that_was(tmp_path: Path) -> None:
-    """Cut the journal after any record: what comes back is exactly the state of that moment."""
-    path = tmp_path / "run.journal"
-    keeper = Keeper(RUN, path)
-    states: list[bytes] = [encode(keeper.state)]
-    copies: list[Path] = [_copy(path, tmp_path / "0")]
-    serving = asyncio.create_task(keeper.serve())
-    steps = [m.Join(A, "moot"), m.Join(B, "moot"), m.HealthCheck(A), m.HealthCheck(B, (), 5)]
-    for number, message in enumerate(steps, 1):
-        assert await keeper.submit(message) is None
-        states.append(encode(keeper.state))
-        copies.append(_copy(path, tmp_path / str(number)))
-    await until(keeper, Phase.RoundTrain)
-    states.append(encode(keeper.state))
-    copies.append(_copy(path, tmp_path / "last"))
-    await _end(serving)
-    for state, copy in zip(states, copies, strict=True):
-        back = Keeper(RUN, copy)
-        assert encode(back.state) == state
-        back._journal.close()
 
 
 async def test_who_waits_is_told_in_time_or_with_what_matters_more(tmp_path: Path) -> None:
@@ -67,44 +43,6 @@ async def test_who_waits_is_told_in_time_or_with_what_matters_more(tmp_path: Pat
     await _end(serving)
 
 
-async def test_a_record_that_was_cut_off_is_as_if_it_was_never_sent(tmp_path: Path) -> None:
-    path = tmp_path / "run.journal"
-    keeper = Keeper(RUN, path)
-    serving = asyncio.create_task(keeper.serve())
-    await keeper.submit(m.Join(A, "moot"))
-    size = keeper._journal.size
-    before = encode(keeper.state)
-    await keeper.submit(m.Join(B, "moot"))
-    end = keeper._journal.size
-    await _end(serving)
-    whole = path.read_bytes()
-    for cut in range(size, end, 7):
-        path.write_bytes(whole[:cut] + bytes(len(whole) - cut))
-        back = Keeper(RUN, path)
-        assert encode(back.state) == before
-        back._journal.close()
-
-
-async def test_a_long_journal_becomes_one_snapshot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(keeping, "COMPACT_BYTES", 2000)
-    path = tmp_path / "run.journal"
-    keeper = Keeper(RUN, path)
-    serving = asyncio.create_task(keeper.serve())
-    await keeper.submit(m.Join(A, "moot"))
-    for _ in range(50):
-        await keeper.submit(m.HealthCheck(A))
-    state = encode(keeper.state)
-    await _end(serving)
-    journal = Journal(path)
-    assert len(journal.records) < 40
-    journal.close()
-    back = Keeper(RUN, path)
-    assert encode(back.state) == state
-    back._journal.close()
-
-
 async def test_the_clock_of_a_run_stands_still_while_nobody_keeps_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,31 +52,11 @@ async def test_the_clock_of_a_run_stands_still_while_nobody_keeps_it(
     await keeper.submit(m.Join(A, "moot"))
     await _end(serving)
     stopped = keeper.now()
-    away = keeping.time.monotonic
-    monkeypatch.setattr(keeping.time, "monotonic", lambda: away() + 3600)
+    away = clock.time.monotonic
+    monkeypatch.setattr(clock.time, "monotonic", lambda: away() + 3600)
     back = Keeper(RUN, path)
     assert back.now() <= stopped + 1000
-    back._journal.close()
-
-
-async def test_a_journal_of_another_run_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "run.journal"
-    Keeper(RUN, path)._journal.close()
-    other = Run(run_id="another", config=RUN.config, model=RUN.model)
-    with pytest.raises(JournalError, match="belongs to run 'moot', not to 'another'"):
-        Keeper(other, path)
-
-
-async def test_two_keepers_cannot_hold_one_journal(tmp_path: Path) -> None:
-    keeper = Keeper(RUN, tmp_path / "run.journal")
-    with pytest.raises(JournalError, match="in use by another"):
-        Keeper(RUN, tmp_path / "run.journal")
-    keeper._journal.close()
-
-
-def _copy(path: Path, folder: Path) -> Path:
-    folder.mkdir()
-    return Path(shutil.copy(path, folder / "run.journal"))
+    back.close()
 
 
 async def _end(serving: asyncio.Task[None]) -> None:

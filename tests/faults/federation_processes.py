@@ -49,9 +49,14 @@ def die() -> None:
 
 
 class Mortal(Journal):
-    """Kills its process at the first append: before it, while it is written, or right after it."""
+    """Kills its process as it begins; or at the first append: before, amid or right after it."""
 
     death = ""
+
+    def begin(self, *records: bytes) -> None:
+        if self.death == "beginning":
+            die()
+        super().begin(*records)
 
     def append(self, record: bytes) -> None:
         if self.death == "before":

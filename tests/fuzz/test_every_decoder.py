@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from iroh import SecretKey
 
-from folkmoot.authority.server import keeper, service
+from folkmoot.authority.server import service
 from folkmoot.authority.server import wire as run_wire
 from folkmoot.client import results
-from folkmoot.core import delta
+from folkmoot.core import coordinator, delta
 from folkmoot.core.config import ConfigError
 from folkmoot.core.coordinator import Run, create, decode, decode_run, encode
 from folkmoot.core.coordinator import messages as m
@@ -34,6 +34,7 @@ from folkmoot.exchange.peer.address import Address, decode_address, encode_addre
 from folkmoot.exchange.peer.message import Blob, Content, seal, unseal
 from folkmoot.exchange.peer.model import GET_MANIFEST
 from folkmoot.exchange.peer.rpc import NoAnswer
+from folkmoot.host import durable
 from folkmoot.host.journal import MAGIC, JournalError, _frame, _parse
 from folkmoot.learning.checkpoints.manifest import (
     MANIFEST,
@@ -54,9 +55,9 @@ WHO, HASH = bytes(range(32)), bytes(32)
 SHAPES = [("a", (64, 16)), ("b", (5,))]
 RUN = Run(run_id="moot", config=CoordinatorConfig(total_steps=3, min_clients=2), model=Model())
 STATE = create(RUN, 0)
-MOVED = keeper.apply(STATE, m.Pause(), 5, 1).state
-WAITING = keeper.apply(STATE, m.Join(WHO, "moot", b"", b"here"), 5, 1).state
-BEGUN = keeper.apply(WAITING, m.Join(HASH, "moot"), 6, 2).state
+MOVED = coordinator.apply(STATE, m.Pause(), 5, 1).state
+WAITING = coordinator.apply(STATE, m.Join(WHO, "moot", b"", b"here"), 5, 1).state
+BEGUN = coordinator.apply(WAITING, m.Join(HASH, "moot"), 6, 2).state
 RESULT = Result(1, 2, WHO, HASH, HASH, 10)
 pack = msgspec.msgpack.encode
 
@@ -153,7 +154,10 @@ FRAMES = tuple(
         wire.Answer(b"payload"),
     )
 )
-ENTRIES = (keeper.Entry(5, 1, m.Pause()), keeper.Entry(6, 2, m.Join(WHO, "moot")))
+ENTRIES = tuple(
+    durable.Entry(5, seed, msgspec.Raw(pack(event)))
+    for seed, event in enumerate((m.Pause(), m.Join(WHO, "moot")))
+)
 
 DECODERS = {
     "peer control": Decoder(wire.decode_control, (wire.Malformed,), FRAMES),
@@ -197,9 +201,9 @@ DECODERS = {
     ),
     "journal": Decoder(lambda d: _parse(d, Path("j")), (JournalError,), (_records(),)),
     "journal record": Decoder(
-        keeper._decoder.decode,
+        durable.decode_record,
         UNREADABLE,
-        (pack(keeper.Snapshot(1, b"state")), pack(keeper.Batch(ENTRIES))),
+        (pack(durable.Snapshot("moot", 1, b"state")), pack(durable.Batch(0, ENTRIES))),
     ),
     "DisTrO, 1 bit": _distro(1),
     "DisTrO, 16 bits": _distro(16),

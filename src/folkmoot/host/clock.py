@@ -1,13 +1,33 @@
-"""Time: milliseconds since 1970, and pauses between attempts."""
+"""Time in milliseconds, and pauses between attempts."""
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+Clock = Callable[[], int]
 
 
 def wall_clock() -> int:
-    """Milliseconds; what is written outlives the machine's boot, so this is no monotonic clock."""
+    """Since 1970; what is written outlives the machine's boot, so this is no monotonic clock."""
     return time.time_ns() // 1_000_000
+
+
+def rising_clock(last: int, clock: Clock = wall_clock) -> Clock:
+    """A clock that is never earlier than before, nor than `last`, even when it is set back."""
+    latest = last
+
+    def now() -> int:
+        nonlocal latest
+        latest = max(latest, clock())
+        return latest
+
+    return now
+
+
+def standing_clock(last: int) -> Clock:
+    """Goes on from `last`: the time of a machine that stands still while nobody holds it."""
+    begun = time.monotonic() - last / 1000
+    return lambda: round((time.monotonic() - begun) * 1000)
 
 
 def backoff(first: float = 0.1, most: float = 10.0) -> Iterator[float]:

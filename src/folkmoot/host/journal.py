@@ -4,18 +4,23 @@
   the disk has no metadata to write: ten times cheaper than growing a file).
 - A record is its length, a CRC-32 that continues the one before, and its bytes. A last record that
   was cut off by a crash is forgotten: nobody acted on it. Damage anywhere else is an error.
-- `compact` puts one record in place of all, in a new file that takes the old one's name at once.
-- One process holds a journal; a second one is refused.
+- One process holds a journal; a second one is refused. Every holder has an `epoch` of its own,
+  larger than all before it, and writes to a file of that number, which it `begin`s with what it
+  made of the records it found.
+- A holder that hangs can be replaced (`take_over`). Its successor claims the next epoch before it
+  reads; the old one looks for a successor after every write. So a record that the old holder acted
+  on was there to be read, and once it was fenced off it acts on nothing.
 """
 
 import fcntl
 import os
+import re
 import zlib
 from pathlib import Path
 
 from folkmoot.host.files import sync_folder
 
-MAGIC = b"FOLKMOOT JOURNAL 1\n"
+MAGIC = b"FOLKMOOT JOURNAL 2\n"
 CHUNK = 256 * 1024
 MAX_RECORD = 64 * 1024 * 1024
 
@@ -24,42 +29,71 @@ class JournalError(Exception):
     """The journal cannot be used; the message says why and what to do."""
 
 
+class Fenced(JournalError):
+    """Another process holds the journal now: nothing we decide counts any more."""
+
+
 class Journal:
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    """`path` is the beginning of its files' names: `path.00000001`, `path.lock`."""
+
+    def __init__(self, path: str | os.PathLike[str], *, take_over: bool = False) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = self._hold(self.path.with_suffix(".lock"))
         self._fd = -1
         self._position = self._filled = self._crc = 0
-        #: The records that were there when the journal was opened.
-        self.records: list[bytes] = []
+        self._lock = self._hold(take_over)
         try:
-            if self.path.exists():
-                self._open()
-            else:
-                self._replace([])
+            older = self._files()
+            self.epoch = max(older, default=0) + 1
+            self._claim()
+            #: The records of the last holder.
+            self.records = _read(older)
         except BaseException:
             self.close()
             raise
+
+    @property
+    def file(self) -> Path:
+        """Where this holder writes."""
+        return self._file(self.epoch)
 
     @property
     def size(self) -> int:
         """Bytes in use."""
         return self._position
 
+    def begin(self, *records: bytes) -> None:
+        """Start a new file with these records in place of all before; durable on return."""
+        body, crc = bytearray(MAGIC), 0
+        for record in records:
+            frame, crc = _frame(record, crc)
+            body += frame
+        size = -(-(len(body) + CHUNK) // CHUNK) * CHUNK
+        partial = self.file.with_name(f"{self.file.name}.part")
+        fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        os.write(fd, bytes(body) + bytes(size - len(body)))
+        os.fsync(fd)
+        self._refuse_if_fenced()
+        os.replace(partial, self.file)
+        sync_folder(self.path.parent)
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd, self._filled, self._position, self._crc = fd, size, len(body), crc
+        self.records = []
+        for epoch, file in self._files().items():
+            if epoch < self.epoch:
+                file.unlink(missing_ok=True)
+
     def append(self, record: bytes) -> None:
-        """Add one record; durable on return."""
+        """Add one record; durable on return. Raises `Fenced` when it counts for nothing."""
         frame, crc = _frame(record, self._crc)
         if self._position + len(frame) > self._filled:
             self._fill(self._position + len(frame))
         os.pwrite(self._fd, frame, self._position)
         os.fdatasync(self._fd)
+        self._refuse_if_fenced()
         self._position += len(frame)
         self._crc = crc
-
-    def compact(self, record: bytes) -> None:
-        """Forget every record but this one; durable on return."""
-        self._replace([record])
 
     def close(self) -> None:
         for fd in (self._fd, self._lock):
@@ -67,7 +101,20 @@ class Journal:
                 os.close(fd)
         self._fd = self._lock = -1
 
-    def _hold(self, path: Path) -> int:
+    def _file(self, epoch: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.{epoch:08}")
+
+    def _files(self) -> dict[int, Path]:
+        """Every file of this journal, by epoch."""
+        name = re.compile(re.escape(self.path.name) + r"\.(\d{8,})")
+        found = ((name.fullmatch(p.name), p) for p in self.path.parent.iterdir())
+        return {int(match[1]): path for match, path in found if match}
+
+    def _hold(self, take_over: bool) -> int:
+        path = self.path.with_name(f"{self.path.name}.lock")
+        if take_over:
+            # The one who hangs keeps its lock on a file that has no name any more.
+            path.unlink(missing_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -78,33 +125,16 @@ class Journal:
             ) from None
         return fd
 
-    def _open(self) -> None:
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        data = self.path.read_bytes()
-        if not data.startswith(MAGIC):
-            raise JournalError(f"{self.path} is not a journal of Folkmoot's")
-        self._filled = len(data)
-        self.records, self._position, self._crc = _parse(data, self.path)
-        if any(data[self._position :]):
-            # A cut-off record: wipe it, or its remains would follow the next one.
-            os.pwrite(self._fd, bytes(len(data) - self._position), self._position)
-            os.fdatasync(self._fd)
+    def _claim(self) -> None:
+        try:
+            os.close(os.open(self.file, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+        except FileExistsError:
+            raise JournalError(f"{self.path} is just being taken over by another") from None
 
-    def _replace(self, records: list[bytes]) -> None:
-        body, crc = bytearray(MAGIC), 0
-        for record in records:
-            frame, crc = _frame(record, crc)
-            body += frame
-        size = -(-(len(body) + CHUNK) // CHUNK) * CHUNK
-        partial = self.path.with_suffix(".part")
-        fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        os.write(fd, bytes(body) + bytes(size - len(body)))
-        os.fsync(fd)
-        os.replace(partial, self.path)
-        sync_folder(self.path.parent)
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd, self._filled, self._position, self._crc = fd, size, len(body), crc
+    def _refuse_if_fenced(self) -> None:
+        unlinked = self._fd >= 0 and os.fstat(self._fd).st_nlink == 0
+        if unlinked or self._file(self.epoch + 1).exists():
+            raise Fenced(f"{self.path} was taken over by another process: end this one")
 
     def _fill(self, needed: int) -> None:
         target = -(-(needed + CHUNK) // CHUNK) * CHUNK
@@ -120,7 +150,17 @@ def _frame(record: bytes, crc: int) -> tuple[bytes, int]:
     return len(record).to_bytes(4, "little") + crc.to_bytes(4, "little") + record, crc
 
 
-def _parse(data: bytes, path: Path) -> tuple[list[bytes], int, int]:
+def _read(files: dict[int, Path]) -> list[bytes]:
+    """The records of the newest holder that began; one that only claimed its epoch wrote none."""
+    for _, path in sorted(files.items(), reverse=True):
+        if data := path.read_bytes():
+            if not data.startswith(MAGIC):
+                raise JournalError(f"{path} is not a journal of Folkmoot's")
+            return _parse(data, path)
+    return []
+
+
+def _parse(data: bytes, path: Path) -> list[bytes]:
     records, position, crc = [], len(MAGIC), 0
     while length := int.from_bytes(data[position : position + 4], "little"):
         end = position + 8 + length
@@ -137,4 +177,4 @@ def _parse(data: bytes, path: Path) -> tuple[list[bytes], int, int]:
             break
         records.append(record)
         position, crc = end, new_crc
-    return records, position, crc
+    return records

@@ -5,6 +5,7 @@ nonce. The session is new whenever that one starts, so what was heard before a r
 nothing after it, and the nonces of a session fit in a small window.
 """
 
+import contextlib
 import os
 import secrets
 import time
@@ -16,12 +17,41 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from folkmoot.host.files import sync_folder
+
 KEY_BYTES = 32
 SESSION_BYTES = 16
 
 
 class Unauthenticated(Exception):
     """A request that does not prove who sent it; the message says what is wrong."""
+
+
+def load_secret(path: str | os.PathLike[str], first: str = "") -> bytes:
+    """The 32 bytes in `path` (64 hex digits). A missing file is made: with `first`, or at random.
+
+    It appears whole or not at all, and only its owner can read it.
+    """
+    file = Path(path)
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_name(f"{file.name}.{secrets.token_hex(4)}.part")
+        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(fd, "w") as out:
+            out.write((first or secrets.token_hex(KEY_BYTES)) + "\n")
+            out.flush()
+            os.fsync(fd)
+        with contextlib.suppress(FileExistsError):
+            os.link(partial, file)
+        partial.unlink()
+        sync_folder(file.parent)
+    try:
+        secret = bytes.fromhex(file.read_text().strip())
+    except ValueError:
+        secret = b""
+    if len(secret) != KEY_BYTES:
+        raise ValueError(f"{file} is not a key: expected 64 hex digits")
+    return secret
 
 
 class Identity:
@@ -39,19 +69,7 @@ class Identity:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Identity":
         """The key in `path` (64 hex digits), made and kept there when the file does not exist."""
-        file = Path(path)
-        try:
-            text = file.read_text().strip()
-        except FileNotFoundError:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            text = secrets.token_hex(KEY_BYTES)
-            fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(fd, "w") as out:
-                out.write(text + "\n")
-        try:
-            return cls(bytes.fromhex(text))
-        except ValueError:
-            raise ValueError(f"{file} is not a key: expected 64 hex digits") from None
+        return cls(load_secret(path))
 
     @property
     def private_key(self) -> Ed25519PrivateKey:

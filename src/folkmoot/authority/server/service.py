@@ -113,10 +113,15 @@ class Service:
             await context.abort(
                 grpc.StatusCode.PERMISSION_DENIED, "the message names another sender than its key"
             )
-        if self.claims is not None and isinstance(message, m.OpportunisticCooldown):
-            refused = await self.claims.submit(self.keeper, message)
-        else:
-            refused = await self.keeper.submit(message)
+        try:
+            if self.claims is not None and isinstance(message, m.OpportunisticCooldown):
+                refused = await self.claims.submit(self.keeper, message)
+            else:
+                refused = await self.keeper.submit(message)
+        except OSError as error:
+            await context.abort(
+                grpc.StatusCode.UNAVAILABLE, f"the server cannot record anything now: {error}"
+            )
         return wire.Receipt(refused=refused.code if refused else "")
 
     async def read(self, request: Any, context: Any) -> Any:

@@ -1,8 +1,7 @@
 """The coordinator without its wire: the machine of `core.federation`, a journal, a bucket.
 
-Every event goes one way: the machine decides, the journal keeps the event, then its effects are
-carried out. A coordinator that is killed between any two of these and started again replays the
-journal, finds itself in the same round with the same updates, and goes on; nothing that must happen
+The machine is driven by `host.durable`: a coordinator that is killed at any moment and started
+again finds itself in the same round with the same updates, and goes on; nothing that must happen
 once happens twice, and the next global model has the same bits.
 
 All methods run on one event loop. Reading, checking and combining models runs on worker threads.
@@ -10,7 +9,6 @@ All methods run on one event loop. Reading, checking and combining models runs o
 
 import asyncio
 import logging
-import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -34,32 +32,15 @@ from folkmoot.federated.coordinator.updates import combine, lost
 from folkmoot.federated.model_file.layout import layout_of
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.secure.masks import Mask
-from folkmoot.host.clock import wall_clock
+from folkmoot.host.clock import Clock, rising_clock, wall_clock
+from folkmoot.host.durable import Durable, Step
 from folkmoot.host.event_log import EventLog
 from folkmoot.host.journal import Journal, JournalError
+from folkmoot.host.signing import load_secret
 
 logger = logging.getLogger(__name__)
-COMPACT_AT = 128 * 1024
+COMPACT_BYTES = 128 * 1024
 WORKERS = 2
-
-
-class Snapshot(msgspec.Struct, frozen=True, tag=True):
-    """The first record of a journal: whose it is, and the state that the others continue."""
-
-    run_id: str
-    seed: bytes
-    state: bytes
-
-
-class Happened(msgspec.Struct, frozen=True, tag=True):
-    """Every other record: an event and the time at which it was applied."""
-
-    now: int
-    event: m.AnyEvent
-
-
-Record = Snapshot | Happened
-_decode = msgspec.msgpack.Decoder(Record).decode
 
 
 def round_seed(secret: bytes) -> int:
@@ -72,40 +53,57 @@ class Coordinator:
         self,
         config: Federation,
         *,
-        clock: Callable[[], int] = wall_clock,
+        clock: Clock = wall_clock,
         journal: Callable[[Path], Journal] = Journal,
         meters: Meters | None = None,
     ) -> None:
         self.config = config
-        self._wall, self._now = clock, 0
         folder = Path(config.server.state)
-        self._journal = journal(folder / "journal")
-        self.log = EventLog(folder / "events.jsonl", self.now)
         bucket = Bucket(config.bucket.url, config.bucket.options)
         self.store = CoordinatorBucket(bucket, folder, config.bucket.max_object)
         self.meters = meters or Meters()
         self.liveness = Liveness(config.rounds.expiry_ms)
         self.workers = ThreadPoolExecutor(WORKERS, "folkmoot-worker")
         self._waiting: dict[str, asyncio.Future[None]] = {}
-        self._timer: asyncio.TimerHandle | None = None
         self._closing: set[asyncio.Task[None]] = set()
+        self._serving: asyncio.Task[None] | None = None
         self._tidying = asyncio.Lock()
         self.finished = asyncio.Event()
+        self.failure: BaseException | None = None
+        #: Differential privacy's noise comes from it: nobody else may know it.
+        self.secret = load_secret(folder / "secret", config.seed)
+        seed = round_seed(self.secret)
+        self._durable: Durable[State] = Durable(
+            rules,
+            journal(folder / "journal"),
+            config.run_id,
+            self._create,
+            self._act,
+            clock=lambda last: rising_clock(last, clock),
+            draw=lambda: seed,
+            compact_bytes=COMPACT_BYTES,
+        )
+        self.resumed, self.now = self._durable.resumed, self._durable.now
+        self.log = EventLog(folder / "events.jsonl", self.now)
         self.secure = SecureRounds(
             config.run_id, config.secure, lambda: self.state, self.submit, self.log.write, folder
         )
-        self.failure: BaseException | None = None
-        self.resumed = bool(self._journal.records)
-        try:
-            self.state, self.seed = self._replay() if self.resumed else self._begin()
-        except BaseException:
-            self._journal.close()
-            raise
+        if self.state.rules != config.rounds:
+            self._durable.close()
+            raise JournalError(
+                f"[rounds] changed since the run began: {_differences(self.state, config)}; put "
+                "it back, or use another state folder"
+            )
 
-    def now(self) -> int:
-        """Never earlier than before, even when the wall clock is set back."""
-        self._now = max(self._now, self._wall())
-        return self._now
+    @property
+    def state(self) -> State:
+        return self._durable.state
+
+    def _create(self) -> State:
+        digest = ""
+        if self.config.initial_weights:
+            digest = _publish_initial(self.store, Path(self.config.initial_weights))
+        return rules.create(self.config.rounds, initial=not digest, global_digest=digest)
 
     # Life.
 
@@ -119,43 +117,39 @@ class Coordinator:
             await self._ask_again(list(self.state.deliveries.values()))
         if self.state.closing and not self._closing:
             self._aggregate(self.state.closing)
-        if self.state.phase == rules.Phase.FINISHED:
+        if self.state.phase is rules.Phase.FINISHED:
             self.finished.set()
         self.meters.observe(self.state)
-        self._arm()
+        serving = self._durable.serve(self._due, self._on_due)
+        self._serving = asyncio.get_running_loop().create_task(serving)
+        self._serving.add_done_callback(self._failed)
 
     async def stop(self) -> None:
         """Release everything; the journal has all that a later start needs."""
-        if self._timer:
-            self._timer.cancel()
-        for task in self._closing:
+        tasks = [*self._closing, *([self._serving] if self._serving else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for waiting in self._waiting.values():
             waiting.cancel()
         await asyncio.to_thread(self.workers.shutdown, cancel_futures=True)
         self.log.write(events.Stopped(self.state.phase, self.state.round))
         self.log.close()
-        self._journal.close()
+        self._durable.close()
 
     # Events.
 
     def submit(self, event: m.AnyEvent) -> tuple[m.Effect, ...]:
         """Decide, persist, act."""
-        before, now = self.state, self.now()
-        after, effects = rules.apply(before, event, now, round_seed(self.seed))
-        if after is not before:
-            self._journal.append(msgspec.msgpack.encode(Happened(now, event)))
-            self.state = after
-            self._act(before, event, effects)
-        return effects
+        return self._durable.take(event).effects
 
     def heard(self, id: str) -> None:
         """A participant gave a sign of life."""
-        if id in self.state.members and self.state.phase != rules.Phase.FINISHED:
+        if id in self.state.members and self.state.phase is not rules.Phase.FINISHED:
+            first = self.liveness.next_expiry() is None
             self.liveness.heard(id, self.now())
-            if self._timer is None:
-                self._arm()
+            if first:
+                self._durable.wake()
 
     async def changed(self, id: str, patience: float) -> None:
         """Wait until what `id` would be told may have changed, or `patience` seconds."""
@@ -170,65 +164,52 @@ class Coordinator:
             if self._waiting.get(id) is mine:
                 del self._waiting[id]
 
-    def _act(self, before: State, event: m.AnyEvent, effects: tuple[m.Effect, ...]) -> None:
-        for effect in effects:
+    def _act(self, step: Step) -> None:
+        if step.after is step.before:
+            return
+        for effect in step.effects:
             self.log.write(effect)
             if isinstance(effect, m.Joined):
-                self.liveness.heard(effect.id, self.now())
+                self.liveness.heard(effect.id, step.now)
             elif isinstance(effect, m.Left):
                 self.liveness.forget([effect.id])
             elif isinstance(effect, m.Aggregate):
                 self._aggregate(effect.keys)
-        if self.state.phase == rules.Phase.FINISHED:
+        if self.state.phase is rules.Phase.FINISHED:
             self.finished.set()
-        self.secure.observe(effects)
-        self._wake_changed(before, event)
+        self.secure.observe(step.effects)
+        self._wake_changed(step)
         self.meters.observe(self.state)
-        self._arm()
 
-    def _wake_changed(self, before: State, event: m.AnyEvent) -> None:
+    def _wake_changed(self, step: Step) -> None:
         """Answer held heartbeats; a delivery concerns only its sender, and there are many."""
-        after = self.state
-        same = (before.phase, before.round, before.selected, bool(before.closing)) == (
-            after.phase,
-            after.round,
-            after.selected,
-            bool(after.closing),
-        )
-        waiting = [getattr(event, "id", "")] if same else list(self._waiting)
+        waiting = list(self._waiting)
+        if _shown(step.before) == _shown(step.after):
+            waiting = [getattr(event, "id", "") for event in step.events]
         for id in waiting:
             if id in self._waiting:
                 _wake(self._waiting[id])
 
     # Time.
 
-    def _arm(self) -> None:
-        """Wake when somebody may have expired or the deadline passes, whichever is first."""
-        if self._timer:
-            self._timer.cancel()
-            self._timer = None
-        times = [
-            t for t in (self.liveness.next_expiry(), rules.next_tick(self.state, self.now())) if t
-        ]
-        if times and self.state.phase != rules.Phase.FINISHED:
-            delay = max(0, min(times) - self.now()) / 1000
-            self._timer = asyncio.get_running_loop().call_later(delay, self._wake_up)
+    def _due(self) -> int | None:
+        """When somebody may have expired or the deadline passes, whichever is first."""
+        if self.state.phase is rules.Phase.FINISHED:
+            return None
+        times = (self.liveness.next_expiry(), rules.next_tick(self.state, self.now()))
+        return min((t for t in times if t is not None), default=None)
 
-    def _wake_up(self) -> None:
-        self._timer = None
+    def _on_due(self) -> None:
         lost = self.liveness.expired(self.now())
         try:
             if lost:
                 self.submit(m.Dropped(lost))
             self.submit(m.Tick())
-        except OSError as error:
-            # Nothing was decided, since nothing could be kept. Look again soon.
-            logger.error("the journal cannot be written: %s", error)
+        except OSError:
+            # Nothing was decided, since nothing could be kept: they are lost another time.
             for id in lost:
                 self.liveness.heard(id, self.now())
-            self._timer = asyncio.get_running_loop().call_later(1.0, self._wake_up)
-        if self._timer is None:
-            self._arm()
+            raise
 
     # Closing a round.
 
@@ -236,10 +217,10 @@ class Coordinator:
         deliveries = [self.state.deliveries[key] for key in keys]
         task = asyncio.get_running_loop().create_task(self._close(deliveries))
         self._closing.add(task)
-        task.add_done_callback(self._closed)
+        task.add_done_callback(self._failed)
 
-    def _closed(self, task: asyncio.Task[None]) -> None:
-        """A round whose closing failed in a way we do not know stops the coordinator, loudly."""
+    def _failed(self, task: asyncio.Task[None]) -> None:
+        """What failed in a way we do not know stops the coordinator, loudly."""
         self._closing.discard(task)
         if not task.cancelled() and (error := task.exception()):
             self.failure = error
@@ -283,7 +264,7 @@ class Coordinator:
 
     async def _combine(self, deliveries: list[Delivery], residue: list[Mask] | None) -> Any:
         return await self._run(
-            combine, self.config, self.store, self.state, self.seed, deliveries, residue
+            combine, self.config, self.store, self.state, self.secret, deliveries, residue
         )
 
     async def _ask_again(self, deliveries: list[Delivery]) -> bool:
@@ -294,11 +275,9 @@ class Coordinator:
         return bool(gone)
 
     async def _tidy(self, closed: int, used: list[str]) -> None:
-        """Forget what the closed round needed; keep the journal short."""
+        """Forget what the closed round needed."""
         if count := await self._run(self._tidy_files, closed, used):
             self.log.write(events.Pruned(closed + 2 - self.config.bucket.keep_rounds, count))
-        if self._journal.size > COMPACT_AT:
-            self._journal.compact(self._snapshot(self.state, self.seed))
 
     def _tidy_files(self, closed: int, used: list[str]) -> int:
         """On a worker thread; how many objects of old rounds were pruned."""
@@ -312,40 +291,6 @@ class Coordinator:
     async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.workers, function, *arguments)
-
-    # The journal.
-
-    def _snapshot(self, state: State, seed: bytes) -> bytes:
-        return msgspec.msgpack.encode(Snapshot(self.config.run_id, seed, rules.encode(state)))
-
-    def _begin(self) -> tuple[State, bytes]:
-        config = self.config
-        seed = bytes.fromhex(config.seed) if config.seed else secrets.token_bytes(32)
-        digest = ""
-        if config.initial_weights:
-            digest = _publish_initial(self.store, Path(config.initial_weights))
-        state = rules.create(config.rounds, initial=not digest, global_digest=digest)
-        self._journal.append(self._snapshot(state, seed))
-        return state, seed
-
-    def _replay(self) -> tuple[State, bytes]:
-        first, *rest = map(_decode, self._journal.records)
-        self._journal.records.clear()
-        if not isinstance(first, Snapshot) or first.run_id != self.config.run_id:
-            raise JournalError(
-                f"{self.config.server.state} belongs to another run: use another state folder"
-            )
-        state = rules.decode(first.state)
-        if state.rules != self.config.rounds:
-            raise JournalError(
-                f"[rounds] changed since the run began: {_differences(state, self.config)}; put "
-                "it back, or use another state folder"
-            )
-        for record in rest:
-            assert isinstance(record, Happened)
-            state, _ = rules.apply(state, record.event, record.now, round_seed(first.seed))
-            self._now = max(self._now, record.now)
-        return state, first.seed
 
 
 def _publish_initial(store: CoordinatorBucket, path: Path) -> str:
@@ -368,6 +313,11 @@ def _differences(state: State, config: Federation) -> str:
         if getattr(state.rules, name) != getattr(config.rounds, name)
     ]
     return "; ".join(changed)
+
+
+def _shown(state: State) -> tuple[Any, ...]:
+    """What every participant goes by."""
+    return state.phase, state.round, state.selected, bool(state.closing)
 
 
 def _wake(waiting: "asyncio.Future[None]") -> None:
