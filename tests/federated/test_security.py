@@ -76,7 +76,7 @@ async def test_a_state_folder_serves_one_coordinator_and_one_run(tmp_path: Path)
         with pytest.raises(JournalError, match="in use"):
             async with running_federation(tmp_path, config):
                 pass
-    with pytest.raises(JournalError, match="another run"):
+    with pytest.raises(JournalError, match="belongs to 'test', not to 'other'"):
         async with running_federation(tmp_path, msgspec.structs.replace(config, run_id="other")):
             pass
     with pytest.raises(JournalError, match="epochs was 1, is 2"):

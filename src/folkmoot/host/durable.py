@@ -120,7 +120,7 @@ class Durable(Generic[State]):
         if step.entries:
             self._journal.append(self._batch(step))
         self._finish(step)
-        if self._journal.size > self._compact_bytes:
+        if self._long():
             self._journal.begin(self._snapshot())
             self._recorded = 0
         self._wake.set()
@@ -200,7 +200,7 @@ class Durable(Generic[State]):
         for answer, refused in answers:
             if not answer.done():
                 answer.set_result(refused)
-        if self._journal.size > self._compact_bytes:
+        if self._long():
             await asyncio.to_thread(self._journal.begin, self._snapshot())
             self._recorded = 0
 
@@ -223,6 +223,10 @@ class Durable(Generic[State]):
             Entry(step.now, seed, msgspec.Raw(_encode(event))) for event, seed in step.entries
         )
         return _encode(Batch(self._recorded, entries))
+
+    def _long(self) -> bool:
+        """Whether a snapshot is worth its bytes: they are written again each time."""
+        return self._journal.size > max(self._compact_bytes, 4 * self._journal.begun)
 
     def _snapshot(self) -> bytes:
         return _encode(Snapshot(self._owner, self.now(), self._machine.encode(self.state)))

@@ -41,6 +41,8 @@ class Journal:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._fd = -1
         self._position = self._filled = self._crc = 0
+        #: The size it began with.
+        self.begun = 0
         self._lock = self._hold(take_over)
         try:
             older = self._files()
@@ -79,7 +81,7 @@ class Journal:
         if self._fd >= 0:
             os.close(self._fd)
         self._fd, self._filled, self._position, self._crc = fd, size, len(body), crc
-        self.records = []
+        self.begun, self.records = len(body), []
         for epoch, file in self._files().items():
             if epoch < self.epoch:
                 file.unlink(missing_ok=True)
