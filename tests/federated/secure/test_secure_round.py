@@ -117,12 +117,12 @@ class Cast:
         self.close(ids)
         self.reveal()
 
-    def mean(self):
-        ids = self.coordinator.survivors().delivered
+    def unmasked(self, ids):
         updates = [ModelUpdate(id, self.samples[id], self.uploads[id], base=BASE) for id in ids]
-        source = UnmaskedMean(
-            BASE.layout, BASE, updates, self.coordinator.residue(), RULES.precision
-        )
+        return UnmaskedMean(BASE.layout, BASE, updates, self.coordinator.residue(), RULES.precision)
+
+    def mean(self):
+        source = self.unmasked(self.coordinator.survivors().delivered)
         out = MemoryModel.empty(BASE.layout)
         FedAvg().combine(
             Closing(
@@ -220,11 +220,7 @@ def test_a_partial_sum_stays_masked():
     """Leaving one survivor's upload out of the sum does not give the sum of the others."""
     cast = Cast(4)
     cast.upload_and_reveal(cast.ids)
-    del cast.uploads["p03"]
-    updates = [
-        ModelUpdate(id, cast.samples[id], cast.uploads[id], base=BASE) for id in cast.ids[:3]
-    ]
-    source = UnmaskedMean(BASE.layout, BASE, updates, cast.coordinator.residue(), RULES.precision)
+    source = cast.unmasked(cast.ids[:3])
     out = np.empty(2001, np.float32)
     source.read("w", 0, out)
     assert np.median(np.abs(out - cast.plain_mean(cast.ids[:3])["w"])) > 1e6
@@ -233,8 +229,7 @@ def test_a_partial_sum_stays_masked():
 def test_a_span_at_any_odd_place_unmasks_like_the_whole():
     cast = Cast(3)
     cast.upload_and_reveal(cast.ids)
-    updates = [ModelUpdate(id, cast.samples[id], cast.uploads[id], base=BASE) for id in cast.ids]
-    source = UnmaskedMean(BASE.layout, BASE, updates, cast.coordinator.residue(), RULES.precision)
+    source = cast.unmasked(cast.ids)
     whole = cast.mean()["w"]
     for start, size in ((1, 7), (3, 1), (1999, 2), (0, 2001)):
         out = np.empty(size, np.float32)
