@@ -1,8 +1,6 @@
 """A real server on loopback: what it takes, what it refuses, and what survives it."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,56 +8,16 @@ import grpc
 import msgspec
 import pytest
 
+from authority.served_run import OPEN, OWNER, connected, join, run, serving, until
 from folkmoot.authority import Denied
 from folkmoot.authority.server import wire
 from folkmoot.authority.server.client import ServerAuthority
 from folkmoot.authority.server.serve import Listening, listen
 from folkmoot.authority.server.service import Access
-from folkmoot.core.coordinator import Phase, Run, encode
+from folkmoot.core.coordinator import Phase, encode
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.core.coordinator.view import view
 from folkmoot.host.signing import Identity
-
-OWNER = Identity(b"o" * 32)
-OPEN = Access(owners=frozenset({OWNER.public}))
-
-
-def run(**config: Any) -> Run:
-    defaults = {"total_steps": 4, "min_clients": 2, "delay": 0, "rounds_per_epoch": 2}
-    return Run(
-        run_id="moot",
-        config=CoordinatorConfig(**{**defaults, **config}),
-        model=Model(checkpoint="store/"),
-    )
-
-
-@asynccontextmanager
-async def serving(tmp_path: Path, access: Access = OPEN, **config: Any) -> AsyncIterator[Listening]:
-    async with listen(run(**config), tmp_path / "run.journal", "127.0.0.1:0", access) as server:
-        yield server
-
-
-@asynccontextmanager
-async def connected(
-    server: Listening, identity: Identity, run_id: str = "moot"
-) -> AsyncIterator[ServerAuthority]:
-    authority = ServerAuthority(f"127.0.0.1:{server.port}", run_id, identity)
-    try:
-        yield authority
-    finally:
-        await authority.close()
-
-
-async def until(authority: ServerAuthority, wanted: Phase) -> None:
-    async with asyncio.timeout(120):
-        async for state in authority.watch():
-            if state.phase is wanted:
-                return
-
-
-def join(identity: Identity) -> m.Join:
-    return m.Join(identity.public, "moot")
 
 
 async def test_clients_join_and_see_the_run_move(tmp_path: Path) -> None:

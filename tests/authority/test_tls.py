@@ -1,18 +1,15 @@
 """TLS and mutual TLS of the run's server, over real sockets."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from authority.test_server import OPEN, join, run
+from authority.served_run import connected, join, serving
 from folkmoot.authority import Denied, Unreachable
-from folkmoot.authority.server.client import ServerAuthority
-from folkmoot.authority.server.serve import Listening, listen
+from folkmoot.authority.server.serve import Listening
 from folkmoot.cli import control
 from folkmoot.host.signing import Identity
 from folkmoot.host.tls import ClientTls, ServerTls
@@ -38,38 +35,28 @@ def town(tmp_path: Path) -> Town:
     return Town(tmp_path)
 
 
-@asynccontextmanager
-async def serving(folder: Path, tls: ServerTls | None) -> AsyncIterator[Listening]:
-    async with listen(run(), folder / "run.journal", "127.0.0.1:0", OPEN, tls) as server:
-        yield server
-
-
 async def joins(server: Listening, tls: ClientTls | None) -> None:
     """Join and see the run, as a client does; what it is told is the error."""
-    authority = ServerAuthority(f"127.0.0.1:{server.port}", "moot", A, tls)
-    try:
-        async with asyncio.timeout(120):
-            await anext(authority.watch())
-            assert await authority.submit(join(A)) is None
+    async with connected(server, A, tls=tls) as authority, asyncio.timeout(120):
+        await anext(authority.watch())
+        assert await authority.submit(join(A)) is None
         assert server.keeper.state.pending.get(A.public) is not None
-    finally:
-        await authority.close()
 
 
 async def test_a_client_that_trusts_the_servers_authority_joins(tmp_path: Path, town: Town) -> None:
-    async with serving(tmp_path, town.plain) as server:
+    async with serving(tmp_path, tls=town.plain) as server:
         await joins(server, ClientTls(town.servers.file))
 
 
 async def test_a_client_with_a_certificate_joins_under_mutual_tls(
     tmp_path: Path, town: Town
 ) -> None:
-    async with serving(tmp_path, town.mutual) as server:
+    async with serving(tmp_path, tls=town.mutual) as server:
         await joins(server, ClientTls(town.servers.file, *town.clients.sign("ana")))
 
 
 async def test_a_plain_client_is_told_that_the_server_uses_tls(tmp_path: Path, town: Town) -> None:
-    async with serving(tmp_path, town.plain) as server:
+    async with serving(tmp_path, tls=town.plain) as server:
         with pytest.raises(Denied, match="uses TLS if --tls-ca"):
             await joins(server, None)
 
@@ -77,20 +64,20 @@ async def test_a_plain_client_is_told_that_the_server_uses_tls(tmp_path: Path, t
 async def test_a_client_of_a_plain_server_is_told_to_leave_tls_out(
     tmp_path: Path, town: Town
 ) -> None:
-    async with serving(tmp_path, None) as server:
+    async with serving(tmp_path) as server:
         with pytest.raises(Denied, match="does not use TLS: leave --tls-ca out"):
             await joins(server, ClientTls(town.servers.file))
 
 
 async def test_a_server_of_another_authority_is_not_believed(tmp_path: Path, town: Town) -> None:
-    async with serving(tmp_path, town.plain) as server:
+    async with serving(tmp_path, tls=town.plain) as server:
         with pytest.raises(Denied, match=r"others\.pem vouches for"):
             await joins(server, ClientTls(town.others.file))
 
 
 async def test_a_certificate_for_another_host_is_not_believed(tmp_path: Path, town: Town) -> None:
     elsewhere = ServerTls(*town.servers.sign("elsewhere", host="192.0.2.1"))
-    async with serving(tmp_path, elsewhere) as server:
+    async with serving(tmp_path, tls=elsewhere) as server:
         with pytest.raises(Denied, match="certificate is for another host"):
             await joins(server, ClientTls(town.servers.file))
 
@@ -98,33 +85,31 @@ async def test_a_certificate_for_another_host_is_not_believed(tmp_path: Path, to
 async def test_a_client_without_a_certificate_is_told_to_bring_one(
     tmp_path: Path, town: Town
 ) -> None:
-    async with serving(tmp_path, town.mutual) as server:
+    async with serving(tmp_path, tls=town.mutual) as server:
         with pytest.raises(Denied, match="wants a certificate of ours"):
             await joins(server, ClientTls(town.servers.file))
 
 
 async def test_a_certificate_of_a_strange_authority_is_refused(tmp_path: Path, town: Town) -> None:
-    async with serving(tmp_path, town.mutual) as server:
+    async with serving(tmp_path, tls=town.mutual) as server:
         with pytest.raises(Denied, match="may not know the CA that signed"):
             await joins(server, ClientTls(town.servers.file, *town.others.sign("eve")))
         assert len(server.keeper.state.pending) == 0
 
 
 async def test_a_submitted_message_says_what_is_wrong_too(tmp_path: Path, town: Town) -> None:
-    async with serving(tmp_path, town.plain) as server:
-        authority = ServerAuthority(f"127.0.0.1:{server.port}", "moot", A)
+    async with serving(tmp_path, tls=town.plain) as server, connected(server, A) as authority:
         with pytest.raises(Unreachable, match="--tls-ca"):
             await authority.submit(join(A))
-        await authority.close()
 
 
 async def test_a_key_that_is_none_is_an_error_at_the_start(tmp_path: Path, town: Town) -> None:
     bad = tmp_path / "bad.pem"
     bad.write_text("not a key")
     with pytest.raises(OSError, match=r"bad\.pem are not a certificate and its key"):
-        async with serving(tmp_path, ServerTls(town.plain.cert, bad)):
+        async with serving(tmp_path, tls=ServerTls(town.plain.cert, bad)):
             pass
-    async with serving(tmp_path, town.plain):  # the journal was let go
+    async with serving(tmp_path, tls=town.plain):  # the journal was let go
         pass
 
 
@@ -133,7 +118,7 @@ async def test_status_asks_over_mutual_tls(tmp_path: Path, town: Town, trusted: 
     app = typer.Typer(pretty_exceptions_enable=False)
     control.register(app)
     own = (town.clients if trusted else town.others).sign("ana")
-    async with serving(tmp_path, town.mutual) as server:
+    async with serving(tmp_path, tls=town.mutual) as server:
         words = ["status", f"127.0.0.1:{server.port}", "--run-id=moot", f"--key={tmp_path / 'k'}"]
         words += [f"--tls-ca={town.servers.file}", f"--tls-cert={own.cert}", f"--tls-key={own.key}"]
         result = await asyncio.to_thread(CliRunner().invoke, app, words)
