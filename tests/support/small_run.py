@@ -11,7 +11,9 @@ member misbehaves by a subclass of `Learner`, or by what `prepare` does to it be
 """
 
 import asyncio
+import functools
 import itertools
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -73,6 +75,13 @@ def make_run(folder: Path, **changes: Any) -> Run:
     run = Run(run_id="moot", config=CoordinatorConfig(**config), model=Model(**model))
     assert not list(run.all_rules())
     return run
+
+
+@functools.cache
+def compile_kernels(method: Any) -> None:
+    """The first use of a kernel compiles it for seconds; done before anybody's time counts."""
+    with tempfile.TemporaryDirectory() as folder:
+        Learner(make_run(Path(folder), method=method)).rehearse()
 
 
 class RunMember:
@@ -266,6 +275,7 @@ async def small_run(
     """A run that is kept while the block lasts; members that are left are ended."""
     torch.set_num_threads(1)
     made = SmallRun(make_run(folder, **changes), folder, peers)
+    compile_kernels(made.run.model.method)
     claims = Claims(check_stored, policy, made.told)
     async with authority.keep(made.run, folder, made.noted, claims) as made.keeper:
         try:

@@ -7,7 +7,7 @@ from folkmoot.core.content import PIECE
 from folkmoot.exchange.peer import Connected, Disconnected, PeerConfig
 from support.peers import heard, open_peer, told
 
-WATCHFUL = PeerConfig(silence=7.0, stall=1.0)
+WATCHFUL = PeerConfig(silence=4.0, stall=1.0)
 
 
 async def test_a_member_that_is_killed_is_missed_and_the_others_go_on() -> None:
@@ -20,7 +20,7 @@ async def test_a_member_that_is_killed_is_missed_and_the_others_go_on() -> None:
         assert (message.origin, message.head) == (killed, b"hello from another process")
         process.kill()
         gone = await told(here).until(Disconnected)
-        assert (gone.peer, gone.reason) == (killed, "no packet came from it for 7 s")
+        assert (gone.peer, gone.reason) == (killed, "no packet came from it for 4 s")
         here.publish(2, b"we go on")
         assert b"we go on" in {m.head for m in await heard(other, 1)}
     finally:
