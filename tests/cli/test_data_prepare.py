@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from folkmoot.cli import main
+
 
 def start(*arguments: str | Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", "from folkmoot.cli import main; main()", *map(str, arguments)]
@@ -50,9 +52,16 @@ def test_killed_midway_it_continues_and_ends_in_the_same_bytes(tmp_path: Path):
         (["-o", "out.bin", "--tokenizer", "bpe:x", __file__], "bpe:x: write the size"),
     ],
 )
-def test_what_goes_wrong_is_one_line(tmp_path: Path, arguments: list[str], said: str):
-    process = start("data", "prepare", *arguments)
-    _, error = process.communicate()
-    assert process.returncode == 1
+def test_what_goes_wrong_is_one_line(
+    arguments: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.setattr(sys, "argv", ["folkmoot", "data", "prepare", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    error = capsys.readouterr().err
     assert said in error
     assert "Traceback" not in error

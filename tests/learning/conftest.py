@@ -1,10 +1,5 @@
-import hypothesis
 import pytest
 import torch
-
-# The first call of a compiled kernel compiles it; how long an example takes says nothing here.
-hypothesis.settings.register_profile("learning", deadline=None)
-hypothesis.settings.load_profile("learning")
 
 
 @pytest.fixture(autouse=True)

@@ -39,7 +39,7 @@ rules = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(rules, st.booleans(), st.lists(st.tuples(events, st.integers(0, 900)), max_size=60))
 def test_promises_hold_and_the_journal_gives_the_same_bytes(
     rules: Rules, initial: bool, happened: list[tuple[m.Event, int]]

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from iroh import SecretKey
 
@@ -71,7 +71,6 @@ def test_a_frame_is_read_as_it_was_written(frame: wire.Frame) -> None:
     assert all(value == frame for value in read)
 
 
-@settings(deadline=None)
 @given(Garbage)
 def test_garbage_is_malformed_or_a_frame(data: bytes) -> None:
     for decode, kinds in DECODERS:
@@ -81,7 +80,6 @@ def test_garbage_is_malformed_or_a_frame(data: bytes) -> None:
             continue
 
 
-@settings(deadline=None)
 @given(st.sampled_from(FRAMES), st.data())
 def test_a_damaged_frame_is_malformed_or_another_frame(
     frame: wire.Frame, data: st.DataObject
@@ -98,7 +96,6 @@ def test_a_damaged_frame_is_malformed_or_another_frame(
                 continue
 
 
-@settings(deadline=None)
 @given(st.binary(min_size=4, max_size=4), st.integers(1, 2**32))
 def test_a_length_over_the_bound_is_refused_before_anything_is_read(
     head: bytes, limit: int
@@ -144,7 +141,6 @@ def test_a_message_is_signed_for_one_run() -> None:
         unseal(MESSAGE.sealed, bytes(31) + b"x")
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 255))
 def test_no_byte_of_a_message_can_be_changed(at: int, flip: int) -> None:
     data = bytearray(MESSAGE.sealed)
@@ -153,7 +149,6 @@ def test_no_byte_of_a_message_can_be_changed(at: int, flip: int) -> None:
         unseal(bytes(data), TOPIC)
 
 
-@settings(deadline=None)
 @given(Garbage)
 def test_garbage_is_no_message(data: bytes) -> None:
     for sealed in (data, data + bytes(64)):
@@ -169,7 +164,6 @@ def test_an_author_that_is_no_point_on_the_curve_is_refused() -> None:
             unseal(data, TOPIC)
 
 
-@settings(deadline=None)
 @given(Garbage)
 def test_garbage_is_no_address(data: bytes) -> None:
     with suppress(ValueError):
@@ -178,7 +172,6 @@ def test_garbage_is_no_address(data: bytes) -> None:
         to_dial(MESSAGE.origin, data)
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=60), max_size=12), st.none() | st.text(max_size=60))
 def test_an_address_fits_into_its_bound(direct: list[str], relay: str | None) -> None:
     data = encode_address(Address(tuple(direct), relay))
@@ -193,7 +186,6 @@ def test_who_has_no_key_cannot_be_dialled() -> None:
         to_dial(os.urandom(31), encode_address(Address(("127.0.0.1:1",))))
 
 
-@settings(deadline=None)
 @given(Garbage)
 def test_garbage_is_no_manifest(data: bytes) -> None:
     with suppress(NoAnswer):

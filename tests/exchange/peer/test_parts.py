@@ -26,7 +26,7 @@ def piece(content: bytes, index: int) -> bytes:
     return content[index * PIECE : (index + 1) * PIECE]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     size=st.integers(0, 70).map(lambda n: max(0, n * PIECE - n)),
     workers=st.integers(1, 5),
@@ -106,7 +106,6 @@ def test_fetched_content_makes_room_and_own_content_does_not() -> None:
     assert store.used == 90
 
 
-@settings(deadline=None)
 @given(st.integers(1, 60), st.integers(1, 8), st.integers(0, 1000))
 def test_the_tree_holds_every_member_once_below_its_author(
     size: int, fanout: int, round_: int
@@ -140,7 +139,6 @@ def test_a_bucket_allows_a_burst_and_then_its_rate() -> None:
     assert not bucket.take(5, 100.3)
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=2000), max_size=20))
 def test_the_copy_writes_what_the_bindings_own_loop_writes(parts: list[bytes]) -> None:
     builder = iroh_ffi._UniffiRustBufferBuilder()

@@ -158,7 +158,7 @@ def test_the_sum_of_everybody_is_exact_to_quantisation():
     assert same(cast.mean(), cast.plain_mean(cast.ids))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data(), st.integers(2, 9))
 def test_whoever_drops_out_wherever_the_rest_are_summed_or_the_attempt_fails(data, count):
     """At each step some are lost; while a threshold is left the mean is that of who delivered."""

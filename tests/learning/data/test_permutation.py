@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.learning.data.permutation import Permutation
@@ -10,7 +10,6 @@ from folkmoot.learning.data.permutation import Permutation
 KNOWN = [4, 6, 2, 9, 1, 7, 3, 5, 8, 0]
 
 
-@settings(deadline=None)
 @given(count=st.integers(1, 3000), seed=st.integers(0, 2**64))
 def test_every_index_is_hit_once(count: int, seed: int):
     out = Permutation(count, seed)(np.arange(count))

@@ -219,7 +219,7 @@ def client_size(client: Client) -> int:
 
 
 @every_method
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_no_bytes_make_check_raise(config: MethodConfig, data: st.DataObject) -> None:
     client = Client(config, 0)

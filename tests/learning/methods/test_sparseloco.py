@@ -29,7 +29,7 @@ def plain_pack(values: list[float], k: int) -> dict[int, bool]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(count=st.integers(1, 300), k=st.integers(1, 64), seed=st.integers(0, 2**31))
 def test_the_largest_of_every_chunk_are_sent_with_their_sign(count: int, k: int, seed: int) -> None:
     values = torch.randn(count, generator=torch.Generator().manual_seed(seed))

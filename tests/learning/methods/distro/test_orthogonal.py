@@ -34,7 +34,7 @@ def spread(x: torch.Tensor) -> float:
     return float(x.std() / x.mean())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     h=st.integers(1, 64), w=st.integers(1, 64), entries=st.integers(1, 200), seed=st.integers(0, 99)
 )
