@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import PIPE
+from types import SimpleNamespace
 
 import torch
 from torch import nn
@@ -66,9 +67,10 @@ class OurSide:
         self.peers, self.step = peers, 0
         self.beside: dict[str, float] = {}
         self._time("preparing", self.method.flat, "clear_grads")
-        self._time("preparing", self.method, "_clipping")
-        for part in ("_keep", "_look_ahead", "_come_back"):
-            self._time("looking ahead", self.method, part)
+        self._time("preparing", self.method, "_clip_scale")
+        self.method.backend = SimpleNamespace(**vars(self.method.backend))
+        for part in ("back_up", "look_ahead", "restore"):
+            self._time("looking ahead", self.method.backend, part)
         self.grads = torch.randn_like(self.method.flat.grads)
         self.others = [self._payload() for _ in range(peers - 1)]
         self.before = [self._contribution() for _ in range(self.method.delay)]

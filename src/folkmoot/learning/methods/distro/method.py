@@ -82,7 +82,7 @@ class DistroMethod:
         with self._looking_ahead(lr):
             loss = closure(0)
         self.flat.collect_grads()
-        scale = float32(clip_scale(self.flat.grads, self.config.clip))
+        scale = self._clip_scale()
         decay = float32(self.config.momentum)
         self._return_lost(self._replaced(step), [])
         index, value = self.backend.compress(
@@ -91,6 +91,9 @@ class DistroMethod:
         payload = self.backend.pack(self.plan, index, value)
         self.in_flight.append(InFlight(step, index, value, payload))
         return Contribution(payload, loss)
+
+    def _clip_scale(self) -> float:
+        return float32(clip_scale(self.flat.grads, self.config.clip))
 
     @contextmanager
     def _looking_ahead(self, lr: float) -> Iterator[None]:
