@@ -19,11 +19,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import results
-from folkmoot.cli.local import LocalRun
 from folkmoot.client.events import ShareTrained
 from folkmoot.core.coordinator import Run, decode_run
 from folkmoot.core.coordinator.messages import RoundStarted
 from folkmoot.observe.logs import client_log, server_log
+from folkmoot.runs.local_processes import LocalRun
 
 GOAL_THROUGHPUT, GOAL_OVERHEAD = 0.9, 0.05
 CONFIG = """

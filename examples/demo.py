@@ -16,10 +16,10 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-from folkmoot.cli.local import LocalRun
+import folkmoot
 from folkmoot.cli.progress import progress_bar
-from folkmoot.cli.up import sum_up, watch
-from folkmoot.core.coordinator import Run, decode_run
+from folkmoot.observe.local_run import sum_up, watch
+from folkmoot.runs.local_processes import LocalRun
 
 VOCABULARY = 1024
 SEQUENCE = 128
@@ -93,7 +93,7 @@ def main() -> None:
             held_out=held_out,
         )
     )
-    run = decode_run(file.read_text(), file.name)
+    run = folkmoot.load_run(file)
     print(f"three clients learn {train.stat().st_size // 2:,} tokens of Python, {folder}")
     with LocalRun(file, run.run_id, folder) as local:
         local.serve()
@@ -111,7 +111,7 @@ def main() -> None:
 class Churn:
     """Kills a client a fifth of the way, and lets a new one join."""
 
-    def __init__(self, local: LocalRun, run: Run) -> None:
+    def __init__(self, local: LocalRun, run: folkmoot.Run) -> None:
         self.local, self.at = local, run.config.total_steps // 5
         self.done = False
 
@@ -153,10 +153,10 @@ def tokens(files: list[Path], tokenizer: str, out: Path, label: str) -> Any:
 
 def sample(checkpoints: Path) -> None:
     """What the model writes now."""
-    from folkmoot.cli.generate import generate
-
-    print("\na sample:\n")
-    generate(str(checkpoints), "def read(self", tokens=120, temperature=0.7, top_k=50, seed=1)
+    prompt = "def read(self"
+    print(f"\na sample:\n\n{prompt}", end="")
+    model = folkmoot.load_checkpoint(checkpoints)
+    print(*model.generate(prompt, tokens=120, temperature=0.7, top_k=50, seed=1), sep="")
 
 
 def arguments() -> argparse.Namespace:

@@ -15,7 +15,7 @@ PUBLIC = {
     "folkmoot": (
         "ConfigError Contribution Denied Federation Method Participant Refusal Run TrainedModel"
         " Unreachable __version__ decode_run join_federation join_run load_checkpoint"
-        " load_federation load_run pause_run register_method resume_run run_state"
+        " load_federation load_run pause_run read_log register_method resume_run run_state"
         " serve_federation serve_run train_federation train_together"
     ),
     "folkmoot.authority": "Authority DataServer Denied Unreachable",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from folkmoot.federated.participant.participant import Participant
     from folkmoot.learning.methods import Method, register_method
     from folkmoot.learning.methods.protocol import Contribution, Refusal
+    from folkmoot.observe.logs import read_log
     from folkmoot.runs.blocking import (
         join_run,
         pause_run,
@@ -51,6 +52,7 @@ __all__ = [
     "load_federation",
     "load_run",
     "pause_run",
+    "read_log",
     "register_method",
     "resume_run",
     "run_state",
@@ -78,6 +80,7 @@ _HOMES = {
     "load_federation": "federated.coordinator.config:load",
     "load_run": "runs.config",
     "pause_run": "runs.blocking",
+    "read_log": "observe.logs",
     "register_method": "learning.methods",
     "resume_run": "runs.blocking",
     "run_state": "runs.blocking",

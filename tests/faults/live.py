@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from faults.file_watch import FileWatch
-from folkmoot.cli.local import LocalRun
 from folkmoot.host.event_log import LogReader
 from folkmoot.observe.logs import client_log, server_log
+from folkmoot.runs.local_processes import LocalRun
 
 CONFIG = """
 run_id = "hurt"

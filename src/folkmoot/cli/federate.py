@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import signal
 import sys
 import tomllib
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from folkmoot.cli.interrupt import run_until_interrupted
 from folkmoot.cli.user_modules import import_module
 
 Config = Annotated[Path, typer.Argument(help="The federation's configuration, federation.toml.")]
@@ -43,7 +43,7 @@ def serve(file: Config) -> None:
 
     with user_errors(ConfigError, JournalError, OSError):
         config = load(file)
-        asyncio.run(_serve(config))
+        run_until_interrupted(_serve(config))
 
 
 def join(
@@ -72,7 +72,7 @@ def join(
     """Take part in a federation until it has finished; reconnects for ever."""
     from folkmoot.cli.user_errors import user_errors
     from folkmoot.exchange.bucket import BucketError
-    from folkmoot.federated.participant.loop import Settings
+    from folkmoot.federated.participant.loop import Settings, take_part
     from folkmoot.federated.wire import RequestRefused
     from folkmoot.host.memory import keep_memory
     from folkmoot.host.tls import client_tls
@@ -89,7 +89,7 @@ def join(
             peers=tomllib.loads(peers.read_text()) if peers else {},
         )
         made = load_participant(participant)()
-        if not asyncio.run(_take_part(made, settings)):
+        if not run_until_interrupted(take_part(made, settings)):
             raise typer.Exit(130)
     typer.echo("the federation has finished")
 
@@ -142,7 +142,7 @@ def up(
     with user_errors(ConfigError, JournalError, OSError, ValueError):
         config = load(file)
         load_participant(participant)
-        asyncio.run(_up(config, participant, count))
+        run_until_interrupted(_up(config, participant, count))
 
 
 def key(
@@ -171,7 +171,6 @@ async def _serve(config: Any) -> None:
     from folkmoot.federated.aggregate.private import Private
     from folkmoot.federated.coordinator.server import serving
 
-    stop = _interruption()
     async with serving(config) as server:
         state = server.coordinator.state
         again = f", resumed in round {state.round}" if server.coordinator.resumed else ""
@@ -182,26 +181,25 @@ async def _serve(config: Any) -> None:
             typer.echo(config.aggregation.promise(config.rounds.rounds))
         if server.metrics_port is not None:
             typer.echo(f"metrics at http://{config.metrics.host}:{server.metrics_port}/metrics")
-        if await _until(stop, server.finished()):
-            await server.farewell()
-            last = server.coordinator.state.round
-            typer.echo(f"finished; the model is {config.bucket.url}/{last}/global")
+        await server.finished()
+        await server.farewell()
+        last = server.coordinator.state.round
+        typer.echo(f"finished; the model is {config.bucket.url}/{last}/global")
 
 
 async def _up(config: Any, participant: str, count: int) -> None:
     from folkmoot.federated.coordinator.server import serving
 
-    stop = _interruption()
     async with serving(config) as server:
         typer.echo(f"{config.run_id} at {server.address} with {count} participants")
         people = [await _spawn(config, server.address, participant, i) for i in range(count)]
         ended = asyncio.gather(*(process.wait() for process in people))
         try:
-            if await _until(stop, server.finished()):
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.shield(ended), 30)
-                last = server.coordinator.state.round
-                typer.echo(f"finished; the model is {config.bucket.url}/{last}/global")
+            await server.finished()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(ended), 30)
+            last = server.coordinator.state.round
+            typer.echo(f"finished; the model is {config.bucket.url}/{last}/global")
         finally:
             for process in people:
                 with contextlib.suppress(ProcessLookupError):
@@ -220,37 +218,6 @@ async def _spawn(config: Any, address: str, participant: str, number: int) -> An
         *("--identity", str(identity)),
         env={**os.environ, "FOLKMOOT_PARTICIPANT": str(number)},
     )
-
-
-def _interruption() -> asyncio.Event:
-    """Set when somebody interrupts us (Ctrl-C, SIGTERM)."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    return stop
-
-
-async def _take_part(participant: Any, settings: Any) -> bool:
-    from folkmoot.federated.participant.loop import take_part
-
-    return await _until(_interruption(), take_part(participant, settings))
-
-
-async def _until(stop: asyncio.Event, work: Any) -> bool:
-    """Whether `work` was done before `stop` was set."""
-    tasks = [asyncio.create_task(work), asyncio.create_task(stop.wait())]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if tasks[0].done():
-            tasks[0].result()
-            return True
-        typer.echo("interrupted", err=True)
-        return False
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _told(answer: Any, state: str) -> str:

@@ -5,6 +5,8 @@ import signal
 from collections.abc import Coroutine
 from typing import Any
 
+import typer
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -19,6 +21,7 @@ async def _run(work: Coroutine[Any, Any, Any]) -> bool:
     def interrupt() -> None:
         for number in SIGNALS:
             loop.remove_signal_handler(number)
+        typer.echo("interrupted", err=True)
         heard.set()
         task.cancel()
 

@@ -1,5 +1,6 @@
 """The log of each kind of process, as a reader that knows its records."""
 
+import os
 from pathlib import Path
 
 from folkmoot.authority.server import events as server_events
@@ -8,7 +9,7 @@ from folkmoot.core.coordinator import messages as run_effects
 from folkmoot.core.federation import messages as federation_effects
 from folkmoot.federated.coordinator import events as coordinator_events
 from folkmoot.federated.participant import events as participant_events
-from folkmoot.host.event_log import LogReader, records_in
+from folkmoot.host.event_log import Entry, LogReader, records_in
 
 
 def server_log(path: Path) -> LogReader:
@@ -29,3 +30,18 @@ def coordinator_log(path: Path) -> LogReader:
 def participant_log(path: Path) -> LogReader:
     """Of `folkmoot federate join`."""
     return LogReader(path, records_in(participant_events))
+
+
+READERS = {
+    "server": server_log,
+    "client": client_log,
+    "coordinator": coordinator_log,
+    "participant": participant_log,
+}
+
+
+def read_log(path: str | os.PathLike[str], kind: str) -> list[Entry]:
+    """What the log at `path` holds so far; `kind` is one of `READERS`, by who wrote it."""
+    if kind not in READERS:
+        raise ValueError(f"there is no log of a {kind!r}; there are: {', '.join(READERS)}")
+    return list(READERS[kind](Path(path)).new())
