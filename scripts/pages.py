@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.core.coordinator import machine as run
+from folkmoot.core.coordinator.client import machine as client
 from folkmoot.core.federation import machine as federation
 from folkmoot.core.federation import participant
 from folkmoot.core.table import mermaid
@@ -26,6 +27,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted(path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
 DIAGRAMS = {
     "run": mermaid(run.TABLE, "WaitingForMembers", ["Finished"]),
+    "client": mermaid(client.TABLE, "Away"),
     "federation": mermaid(federation.TABLE, "STANDBY", ["FINISHED"]),
     "participant": mermaid(participant.TABLE, "WAITING", ["DONE"]),
 }

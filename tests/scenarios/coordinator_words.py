@@ -128,7 +128,7 @@ class CoordinatorWords(Words):
     def ask_show(self) -> list[str]:
         state, p = self.state, self.state.progress
         held = [f"{name(c.id)}{f' ({c.left})' if c.left else ''}" for c in state.epoch.clients]
-        owed = f", owed {_spans(p.owed)}" if p.owed else ""
+        owed = f", owed {spans(p.owed)}" if p.owed else ""
         lines = [
             f"{state.phase}, epoch {state.epoch_number}",
             f"clients: {', '.join(held) or 'none'}; "
@@ -142,7 +142,7 @@ class CoordinatorWords(Words):
     def ask_work(self) -> list[str]:
         state, current = self.state, self.state.round
         return [
-            f"{name(state.epoch.clients[state.place(current, i)].id)}: {_spans(share)}"
+            f"{name(state.epoch.clients[state.place(current, i)].id)}: {spans(share)}"
             for i, share in state.assignment(current).shares()
         ] or ["nothing"]
 
@@ -171,7 +171,7 @@ class CoordinatorWords(Words):
         return super().describe(effect)
 
 
-def _spans(spans: Any) -> str:
+def spans(spans: Any) -> str:
     return " ".join(f"{s.start}-{s.stop - 1}" for s in spans)
 
 

@@ -4,11 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from scenarios.client_words import ClientWords
 from scenarios.coordinator_words import CoordinatorWords
 from scenarios.federation_words import FederationWords
 from scenarios.transcript import Words, check
 
-MACHINES: dict[str, type[Words]] = {"coordinator": CoordinatorWords, "federation": FederationWords}
+MACHINES: dict[str, type[Words]] = {
+    "coordinator": CoordinatorWords,
+    "client": ClientWords,
+    "federation": FederationWords,
+}
 
 
 def transcripts(folder: str) -> list[Path]:

@@ -147,9 +147,9 @@ def _note(client: ClientState, event: c.Event) -> Iterator[Effect]:
 
 def _saw(client: ClientState, state: Coordinator) -> Iterator[Effect]:
     before, client.shown = client.shown, state
-    # Members of an epoch wait for the next one by themselves; others must join.
+    # Members of an epoch wait for the next one by themselves; others, and who left it, must join.
     if before is not None and (_member(client, before) or _member(client, state)):
-        client.waiting = state.phase not in IN_EPOCH
+        client.waiting = state.phase not in IN_EPOCH and client.phase is not Phase.Lost
     if before is None or _turn(before) != _turn(state):
         yield from _turned(client, state)
     if state.phase in IN_ROUND and client.epoch == state.epoch_number:
