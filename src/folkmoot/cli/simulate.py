@@ -41,7 +41,10 @@ def simulate(
         names = ", ".join(sorted(WORLDS))
         raise typer.BadParameter(f"there is no world {world!r}; there are: {names}")
     try:
-        ok = _mutants(console, seeds) if mutants else _play(console, world, start, seeds, jobs)
+        if mutants:
+            ok = _mutants(console, world, seeds)
+        else:
+            ok = _play(console, world, start, seeds, jobs)
     except KeyboardInterrupt:
         console.print("interrupted")
         raise typer.Exit(130) from None
@@ -52,7 +55,7 @@ def _play(console: Console, world: str, start: int, seeds: int, jobs: int) -> bo
     from contextlib import closing
 
     from folkmoot.cli.progress import progress_bar
-    from folkmoot.simulate.worlds import play_many
+    from folkmoot.simulate.parallel import play_many
 
     began = time.monotonic()
     counts: Counter[str] = Counter()
@@ -79,6 +82,8 @@ def _play(console: Console, world: str, start: int, seeds: int, jobs: int) -> bo
 
 
 def _tell(console: Console, world: str, failed: list[Report]) -> None:
+    from folkmoot.simulate.worlds import shorten
+
     if not failed:
         console.print("[green]every invariant held[/green]")
         return
@@ -91,24 +96,19 @@ def _tell(console: Console, world: str, failed: list[Report]) -> None:
         f"\nto play it again: folkmoot simulate --world {world} --start {first.seed} --seeds 1"
     )
     console.print("to reproduce it in a test, replay this transcript:\n")
-    console.print(_shortened(world, first.transcript), markup=False)
+    console.print(shorten(first.transcript), markup=False)
 
 
-def _shortened(world: str, transcript: str) -> str:
-    if world == "federation":
-        return transcript
-    from folkmoot.simulate.shrink import shrink
+def _mutants(console: Console, world: str, seeds: int) -> bool:
+    from functools import partial
 
-    return shrink(transcript)
-
-
-def _mutants(console: Console, seeds: int) -> bool:
-    from folkmoot.simulate.run.mutants import MUTANTS, seeds_to_catch
-    from folkmoot.simulate.run.world import simulate as play
+    from folkmoot.simulate.mutants import seeds_to_catch
+    from folkmoot.simulate.worlds import WORLDS, play
 
     survived = []
-    for name in MUTANTS:
-        caught = seeds_to_catch(name, play, seeds)
+    mutants = WORLDS[world].mutants
+    for name, mutant in mutants.items():
+        caught = seeds_to_catch(mutant, partial(play, world), seeds)
         if caught is None:
             survived.append(name)
             console.print(f"[red]{name}: survived {seeds} seeds[/red]")
@@ -116,5 +116,5 @@ def _mutants(console: Console, seeds: int) -> bool:
             count, violation = caught
             invariant = violation.partition(":")[0]
             console.print(f"{name}: caught after {count} seed{'s' * (count > 1)} by {invariant}")
-    console.print(f"{len(MUTANTS) - len(survived)} of {len(MUTANTS)} mutants caught")
+    console.print(f"{len(mutants) - len(survived)} of {len(mutants)} mutants caught")
     return not survived

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from folkmoot.simulate.loop import Loop, Node
+from folkmoot.simulate.loop import Loop
+from folkmoot.simulate.node import Node
 
 
 class Network:
@@ -16,7 +17,7 @@ class Network:
         self.duplication = 0.0
         self.side: dict[int, int] = {}  # id(node) -> side of the cut; all on side 0 when whole
 
-    def send(self, source: Node, target: Node, action: Callable[..., None], *args: Any) -> None:
+    def send(self, source: Node, target: Node, action: Callable[..., object], *args: Any) -> None:
         """Have `target` do `action(*args)` when the message arrives, if it does."""
         if self.side.get(id(source), 0) != self.side.get(id(target), 0):
             return
@@ -25,6 +26,34 @@ class Network:
         for _ in range(copies):
             if not loop.chance(self.loss):
                 loop.after(loop.random.uniform(*self.latency), target.arrive, action, args)
+
+    def call(
+        self,
+        source: Node,
+        target: Node,
+        then: Callable[[Any], None],
+        timeout: float,
+        action: Callable[..., Any],
+        *args: Any,
+    ) -> None:
+        """Have `target` do `action(*args)`; `then` hears its answer, or None at the timeout.
+
+        A request that arrives twice is carried out twice; `then` is called once, if `source` lives.
+        """
+        life, open_ = source.life, [True]
+
+        def ask() -> None:
+            answer = action(*args)
+            if target.up:
+                self.send(target, source, hear, answer)
+
+        def hear(answer: Any) -> None:
+            if open_ and source.life == life:
+                open_.clear()
+                then(answer)
+
+        self.send(source, target, ask)
+        source.after(timeout, hear, None)
 
     def cut(self, nodes: list[Node]) -> None:
         """Part `nodes` from everyone else."""

@@ -1,111 +1,109 @@
-"""A failing world as text that a test can replay: messages in, effects out, and the facts between.
+"""A failing world as text that a test can replay: events in, effects out, and the facts between.
 
-    run {...}                      the configuration, as JSON
-    only name                      check this invariant alone: messages were left out
-    > now seed {...}               a message, as JSON
-    <     {...}                    an effect of it
-    * {...}                        a fact about the world
-    # ...                          a comment
-
-`replay` feeds it to the machine as it is now, and gives the violation that follows, or None.
+run {...}                      the machine, and what it was created from, as JSON
+only name                      check this invariant alone: events were left out
+> now seed {...}               an event, as JSON
+<     {...}                    an effect of it
+* {...}                        a fact about the world
+# ...                          a comment
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
 
 import msgspec
 
-from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.config import Run
-from folkmoot.simulate.federation.transcript import MARK, replay_federation
-from folkmoot.simulate.run.audit import AnyFact, Audit, Input, Violation
+from folkmoot.simulate.audit import Audit, Fact, Input, Log, Violation
 
 _encode = msgspec.json.Encoder().encode
-_message = msgspec.json.Decoder(m.AnyEvent)
-_fact = msgspec.json.Decoder(AnyFact)
-_run = msgspec.json.Decoder(Run)
 
 
 class Transcript:
-    """What was said and done, in order."""
+    """What was said and done to a machine, in order."""
 
     def __init__(
-        self, run: Run, log: Iterable[Input | AnyFact], title: str = "", only: str = ""
+        self,
+        audit_type: type[Audit[Any, Any]],
+        config: msgspec.Struct,
+        log: Iterable[Input | Fact],
+        title: str = "",
+        only: str = "",
     ) -> None:
-        self.run = run
-        self.only = only
-        self.log = list(log)
+        self.audit_type = audit_type
+        self.config = config
+        self.log: Log = list(log)
         self.title = title
+        self.only = only
 
     @classmethod
-    def of(cls, audit: Audit, seed: int, violation: Violation | None) -> Transcript:
-        return cls(audit.run, audit.log, f"seed {seed}, violated {violation}")
+    def of(cls, audit: Audit[Any, Any], title: str) -> Transcript:
+        return cls(type(audit), audit.config, audit.log, title)
 
     def __str__(self) -> str:
-        lines = [f"# {self.title}", f"run {_json(self.run)}"]
+        lines = [f"# {self.title}", f"{self.audit_type.name} {_json(self.config)}"]
         lines += [f"only {self.only}"] if self.only else []
         for entry in self.log:
             if isinstance(entry, Input):
-                lines.append(f"> {entry.now} {entry.seed} {_json(entry.message)}")
+                lines.append(f"> {entry.now} {entry.seed} {_json(entry.event)}")
                 lines += [f"<     {_json(effect)}" for effect in entry.effects]
             else:
                 lines.append(f"* {_json(entry)}")
         return "\n".join(lines)
 
+    def replay(self) -> tuple[Log, Violation | None]:
+        """Feed it to the machine as it is now: what was fed, and the violation it ends in."""
+        audit = self.audit_type(self.config, self.only)
+        try:
+            for entry in self.log:
+                if isinstance(entry, Input):
+                    audit.submit(entry.now, entry.seed, entry.event)
+                else:
+                    audit.tell(entry)
+        except Violation as violation:
+            return audit.log, violation
+        return audit.log, None
 
-def parse(text: str) -> Transcript:
+
+def parse(text: str, audit_types: Mapping[str, type[Audit[Any, Any]]]) -> Transcript:
     """A transcript from its text; effects are for people and are found again by replaying."""
-    run, only = None, ""
-    log: list[Input | AnyFact] = []
+    found: Transcript | None = None
+    title = ""
     for line in map(str.strip, text.strip().splitlines()):
         mark, _, rest = line.partition(" ")
-        if mark == "run":
-            run = _run.decode(rest)
-        elif mark == "only":
-            only = rest
-        elif mark == ">":
-            now, seed, message = rest.split(" ", 2)
-            log.append(Input(int(now), int(seed), _message.decode(message), ()))
-        elif mark == "*":
-            log.append(_fact.decode(rest))
-        elif mark not in ("<", "#", ""):
-            raise ValueError(
-                f"a transcript's lines begin with run, only, >, <, * or #, not {mark!r}"
-            )
-    if run is None:
-        raise ValueError("a transcript needs a line 'run {...}' with the configuration")
-    return Transcript(run, log, only=only)
+        if mark == "#":
+            title = title or rest
+        elif mark in audit_types:
+            kind = audit_types[mark]
+            found = Transcript(kind, _decoder(kind.config_type).decode(rest), (), title)
+        elif mark not in ("only", ">", "<", "*", ""):
+            marks = ", ".join([*sorted(audit_types), "only, >, <, * or #"])
+            raise ValueError(f"a transcript's lines begin with {marks}, not {mark!r}")
+        elif found is not None:
+            _read(found, mark, rest)
+    if found is None:
+        names = " or ".join(f"'{name} {{...}}'" for name in sorted(audit_types))
+        raise ValueError(f"a transcript needs a line {names} with the configuration")
+    return found
 
 
-def replay(transcript: str | Transcript) -> Violation | str | None:
-    """Feed a transcript to the machine; the violation it ends in, if it still does.
-
-    Of a federation's transcript, the promise that is broken.
-    """
-    if isinstance(transcript, str) and any(map(_is_federation, transcript.splitlines())):
-        return replay_federation(transcript)
-    return replay_run(transcript)
-
-
-def _is_federation(line: str) -> bool:
-    return line.strip().startswith(MARK)
+def _read(transcript: Transcript, mark: str, rest: str) -> None:
+    kind = transcript.audit_type
+    if mark == "only":
+        transcript.only = rest
+    elif mark == ">":
+        now, seed, event = rest.split(" ", 2)
+        decoded = _decoder(kind.machine.AnyEvent).decode(event)
+        transcript.log.append(Input(int(now), int(seed), decoded, ()))
+    elif mark == "*":
+        transcript.log.append(_decoder(kind.facts).decode(rest))
 
 
-def replay_run(transcript: str | Transcript) -> Violation | None:
-    """Feed a run's transcript to the machine of a run."""
-    found = parse(transcript) if isinstance(transcript, str) else transcript
-    audit = Audit(found.run, found.only)
-    try:
-        for entry in found.log:
-            if isinstance(entry, Input):
-                audit.submit(entry.now, entry.seed, entry.message)
-            else:
-                audit.tell(entry)
-    except Violation as violation:
-        violation.log = audit.log
-        return violation
-    return None
+@cache
+def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(type_)
 
 
 def _json(value: msgspec.Struct) -> str:

@@ -1,75 +1,37 @@
-"""The worlds there are, by name, and many seeds of one at a time."""
+"""The worlds there are, by name: how to play one, and what to do with the transcript of one."""
 
-from __future__ import annotations
-
-import signal
-from collections import Counter
-from collections.abc import Callable, Generator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from importlib import import_module
-from multiprocessing import get_context
-
+from folkmoot.simulate.audit import Violation
+from folkmoot.simulate.federation.world import FederationWorld
 from folkmoot.simulate.report import Report
+from folkmoot.simulate.run.world import ClientWorld, RunWorld
+from folkmoot.simulate.shrink import shrink
+from folkmoot.simulate.transcript import Transcript, parse
+from folkmoot.simulate.world import World
 
-WORLDS = {
-    "run": "folkmoot.simulate.run.world",
-    "client": "folkmoot.simulate.run.real_client",
-    "federation": "folkmoot.simulate.federation.world",
+WORLDS: dict[str, type[World]] = {
+    "run": RunWorld,
+    "client": ClientWorld,
+    "federation": FederationWorld,
 }
-CHUNK = 25
 
 
-def world(name: str) -> Callable[[int], Report]:
-    """The function that plays one seed of a world."""
-    play: Callable[[int], Report] = import_module(WORLDS[name]).simulate
-    return play
+def play(name: str, seed: int) -> Report:
+    """Play the world of a seed."""
+    return WORLDS[name](seed).report()
 
 
-class Chunk(Report, frozen=True):
-    """The seeds of one chunk together: `failed` are the reports of those that failed."""
+def replay(transcript: str) -> Violation | None:
+    """Feed a transcript to the machine as it is now; the violation it ends in, if it still does.
 
-    worlds: int = 0
-    failed: tuple[Report, ...] = ()
-
-
-def play_chunk(name: str, start: int, stop: int) -> Chunk:
-    play = world(name)
-    counts: Counter[str] = Counter()
-    failed = []
-    events = 0
-    for seed in range(start, stop):
-        report = play(seed)
-        events += report.events
-        counts.update(report.counts)
-        if report.violation:
-            failed.append(report)
-    return Chunk(start, events, counts=dict(counts), worlds=stop - start, failed=tuple(failed))
-
-
-def play_many(name: str, start: int, stop: int, jobs: int) -> Generator[Chunk, None, None]:
-    """Play seeds `start` to before `stop`, chunk by chunk, as they are done.
-
-    Closing the iterator abandons what has not begun; the chunks that run are waited for.
+    That a machine never reaches its end is seen by playing the seed again.
     """
-    bounds = ((at, min(at + CHUNK, stop)) for at in range(start, stop, CHUNK))
-    if jobs <= 1:
-        yield from (play_chunk(name, *bound) for bound in bounds)
-        return
-    pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_ignore_interrupts)
-    try:
-        # A few chunks ahead, so that an interrupt finds little in the queue.
-        running: set[Future[Chunk]] = set()
-        for bound in bounds:
-            running.add(pool.submit(play_chunk, name, *bound))
-            if len(running) >= 2 * jobs:
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                yield from (future.result() for future in done)
-        for future in running:
-            yield future.result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    return _read(transcript).replay()[1]
 
 
-def _ignore_interrupts() -> None:
-    """Ctrl-C is the parent's to handle; a worker that dies of it would print a traceback."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def shorten(transcript: str) -> str:
+    """A shorter transcript that fails in the same way."""
+    return str(shrink(_read(transcript)))
+
+
+def _read(transcript: str) -> Transcript:
+    return parse(transcript, {w.audit_type.name: w.audit_type for w in WORLDS.values()})

@@ -1,37 +1,26 @@
-"""The audit of a run: it feeds the machine, keeps its own books, and holds the two together.
+"""The audit of a run: its own books of what was given out, learnt, attested and stored.
 
-Everything that reaches the machine goes through `Audit.submit`, and everything else the invariants
-need to know is told as a fact: what was published, what an honest model learnt, what was stored.
-The log of both is all it takes to come to the same verdict again (see `transcript`).
+It is told what was published, what an honest model learnt, and what was stored.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import msgspec
+from typing import Any, ClassVar, NamedTuple
 
 from folkmoot.core.coordinator import machine
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import Run
 from folkmoot.core.coordinator.state import Coordinator, Phase, Round, Source
+from folkmoot.core.machine import Machine
+from folkmoot.simulate.audit import Audit, Crashed, Fact, Step
 from folkmoot.simulate.run import reference
 from folkmoot.simulate.run.committees import Committees, Published
-from folkmoot.simulate.run.invariants import INVARIANTS, honest_models_are_equal
-
-
-class Violation(Exception):
-    """An invariant does not hold."""
-
-    def __init__(self, invariant: str, detail: str) -> None:
-        super().__init__(f"{invariant}: {detail}")
-        self.invariant = invariant
-        self.detail = detail
-        self.log: list[Input | AnyFact] = []  # what led to it, when it comes from a replay
-
-
-class Fact(msgspec.Struct, frozen=True, tag_field="fact", tag=True):
-    """Something true of the world that the machine is not told."""
+from folkmoot.simulate.run.invariants import (
+    EDGES,
+    INVARIANTS,
+    NEED_THE_WORLD,
+    honest_models_are_equal,
+)
 
 
 class ResultPublished(Fact, frozen=True, tag=True):
@@ -57,33 +46,10 @@ class ModelStored(Fact, frozen=True, tag=True):
     samples: str
 
 
-AnyFact = ResultPublished | ModelLearnt | ModelStored
+AnyFact = ResultPublished | ModelLearnt | ModelStored | Crashed
 
 
-class Input(NamedTuple):
-    """One call of the machine."""
-
-    now: int
-    seed: int
-    message: m.AnyEvent
-    effects: tuple[m.Effect, ...]
-
-
-class Step(NamedTuple):
-    """What one input did."""
-
-    before: Coordinator
-    after: Coordinator
-    message: m.AnyEvent
-    effects: tuple[m.Effect, ...]
-    now: int
-
-    @property
-    def moved(self) -> bool:
-        return self.before.phase is not self.after.phase
-
-
-class Model(NamedTuple):
+class ToyModel(NamedTuple):
     hash: bytes
     samples: int  # a mask of what it learnt
 
@@ -111,59 +77,49 @@ class Books:
         return self.learnt & ~self.lost
 
 
-class Audit:
-    def __init__(self, run: Run, only: str = "") -> None:
-        """`only` names the one invariant to check; by default all are."""
-        self.run = run
-        self.only = only
-        self.invariants = [i for i in INVARIANTS if only in ("", i.__name__)]
-        self.state = machine.create(run, 0)
-        self.log: list[Input | AnyFact] = []
-        self.books = Books(run.model.start)
+class RunAudit(Audit[Run, Coordinator]):
+    name = "run"
+    machine: ClassVar[Machine[Any]] = machine
+    config_type = Run
+    facts = AnyFact
+    invariants = INVARIANTS
+    chart = EDGES
+    final = Phase.Finished
+    need_the_world = NEED_THE_WORLD
+
+    def __init__(self, config: Run, only: str = "") -> None:
+        super().__init__(config, only)
+        self.books = Books(config.model.start)
         self.published: Published = {}
         self.committees = Committees(self.published)
-        self.models = {reference.GENESIS: Model(reference.GENESIS, 0)}
-        self.canonical: dict[tuple[int, int], Model] = {}
-        self.stored: dict[str, Model] = {}
+        self.models = {reference.GENESIS: ToyModel(reference.GENESIS, 0)}
+        self.canonical: dict[tuple[int, int], ToyModel] = {}
+        self.stored: dict[str, ToyModel] = {}
         self.verdict: Verdict | None = None  # of this step, when it judged
         self.unhealthy: frozenset[int] = frozenset()  # by the last verdict
         self.blamed: frozenset[int] = frozenset()  # the same, before this step
         self.samples_attested = self.samples_lost = 0
 
-    def submit(self, now: int, seed: int, message: m.AnyEvent) -> tuple[m.Effect, ...]:
-        """Feed the machine and check everything."""
-        before, self.blamed = self.state, self.unhealthy
-        try:
-            after, effects = machine.apply(before, message, now, seed)
-        except Exception as error:
-            self.log.append(Input(now, seed, message, ()))
-            raise Violation("the_machine_never_raises", repr(error)) from error
-        self.log.append(Input(now, seed, message, effects))
-        self.state = after
-        step = Step(before, after, message, effects, now)
-        if effects:
-            self._book(step)
-        for invariant in self.invariants:
-            problem = invariant(self, step)
-            if problem:
-                raise Violation(invariant.__name__, problem)
-        return effects
+    def create(self, config: Run) -> Coordinator:
+        return machine.create(config, 0)
 
-    def tell(self, fact: AnyFact) -> None:
-        self.log.append(fact)
+    def observe(self, step: Step[Coordinator]) -> None:
+        self.blamed = self.unhealthy
+        if step.effects:
+            self._book(step)
+
+    def learn(self, fact: Any) -> None:
         if isinstance(fact, ResultPublished):
             round_ = self.published.setdefault((fact.epoch, fact.height), {})
             claims = round_.setdefault(fact.trainer, [])
             if fact.commitment not in claims:
                 claims.append(fact.commitment)
         elif isinstance(fact, ModelStored):
-            self.stored[fact.location] = Model(fact.model_hash, int(fact.samples, 16))
-        elif self.only in ("", "honest_models_are_equal"):
-            problem = honest_models_are_equal(self, fact)
-            if problem:
-                raise Violation("honest_models_are_equal", problem)
+            self.stored[fact.location] = ToyModel(fact.model_hash, int(fact.samples, 16))
+        elif isinstance(fact, ModelLearnt):
+            self.check("honest_models_are_equal", honest_models_are_equal(self, fact))
 
-    def _book(self, step: Step) -> None:
+    def _book(self, step: Step[Coordinator]) -> None:
         books, after = self.books, step.after
         self.verdict = None
         if step.moved and step.before.phase is Phase.RoundWitness:
@@ -185,10 +141,10 @@ class Audit:
         if after.phase not in (Phase.RoundTrain, Phase.RoundWitness):
             books.in_flight.clear()  # whatever was in it is missed by the invariants now
 
-    def _first_model(self, state: Coordinator) -> Model:
+    def _first_model(self, state: Coordinator) -> ToyModel:
         checkpoint = state.checkpoint
         if checkpoint.source is Source.P2P:
-            return self.models.get(state.model_hash, Model(b"a model nobody holds", 0))
+            return self.models.get(state.model_hash, ToyModel(b"a model nobody holds", 0))
         if checkpoint.source is Source.Stored and checkpoint.location in self.stored:
             return self.stored[checkpoint.location]
         return self.models[reference.GENESIS]
@@ -209,7 +165,7 @@ class Audit:
             self.samples_lost += lost.bit_count()
             self.books.lost |= lost
             name = reference.learn(model.hash, [one.commitment for one in learnt])
-            model = Model(name, model.samples | samples)
+            model = ToyModel(name, model.samples | samples)
         self.canonical[epoch, by.height + 1] = model
         self.models[model.hash] = model
 

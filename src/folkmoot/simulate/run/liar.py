@@ -19,8 +19,8 @@ from folkmoot.core.coordinator.commitment import commitment_hash
 from folkmoot.core.coordinator.health import participant_item
 from folkmoot.core.coordinator.state import Coordinator, Round
 from folkmoot.simulate.run import reference
-from folkmoot.simulate.run.audit import Model, ModelStored
-from folkmoot.simulate.run.toy_client import Client
+from folkmoot.simulate.run.audit import ModelStored, ToyModel
+from folkmoot.simulate.run.toy_client import ToyClient
 
 WITNESS_LIES = (
     "claims everyone worked",
@@ -46,7 +46,7 @@ OTHER_LIES = (
 WRONG_MODEL = sha256(b"a model that the liars made up").digest()
 
 
-class Liar(Client):
+class LyingClient(ToyClient):
     honest = False
     retired = False  # when a world's faults stop, its liars become honest
 
@@ -68,7 +68,7 @@ class Liar(Client):
         """Whether fewer liars than a quorum are among the elected."""
         places = self.audit.committees.witnesses(view, round_)
         ids = [view.epoch.clients[place].id for place in places]
-        liars = sum(isinstance(self.peers.get(i), Liar) for i in ids)
+        liars = sum(isinstance(self.peers.get(i), LyingClient) for i in ids)
         return liars < reference.quorum(len(places))
 
     # As a witness.
@@ -129,9 +129,9 @@ class Liar(Client):
 
     # As a peer.
 
-    def asked(self, peer: Client, what: str, name: bytes) -> None:
+    def asked(self, peer: ToyClient, what: str, name: bytes) -> None:
         if what == "model" and self.lie("hands out a wrong model"):
-            self.network.send(self, peer, peer.given_model, name, Model(WRONG_MODEL, 1))
+            self.network.send(self, peer, peer.given_model, name, ToyModel(WRONG_MODEL, 1))
         else:
             super().asked(peer, what, name)
 

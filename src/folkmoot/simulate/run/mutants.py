@@ -1,29 +1,22 @@
-"""The machine, broken on purpose: each mutant must be caught by the invariants within a few seeds.
-
-A mutant is a context in which one rule of the machine is wrong. It shows that the worlds really
-visit what the invariants speak of; a mutant that survives is a hole in the simulator.
-"""
+"""The machine of a run, broken on purpose."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
-from unittest.mock import patch
 
 from msgspec.structs import replace
 
 from folkmoot.core.coordinator import health, machine, phases, receive, state
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.state import Coordinator, Left, Phase
+from folkmoot.simulate.mutants import Mutants, Patch
 
-Rule = tuple[Any, Any, Any]  # where the rule lives, its name there, and the wrong one
 _remove, _tick, _rewind = receive.remove, phases.tick, phases._rewind
 _enter_train, _close_round = phases.ENTER[Phase.RoundTrain], phases.CLOSE[Phase.RoundWitness]
 _wrong_place, _cooldown = receive._wrong_place, receive.opportunistic_cooldown
 
 
-def _entering(phase: Phase, wrong: Any) -> Rule:
+def _entering(phase: Phase, wrong: Any) -> Patch:
     return (phases.ENTER, phase, wrong)
 
 
@@ -95,7 +88,7 @@ def _agreed_early(state: Coordinator) -> bool:
     return state.epoch.agreed_height == state.round.height
 
 
-MUTANTS: dict[str, tuple[Rule, ...]] = {
+MUTANTS: Mutants = {
     "a quorum of one": ((state, "witness_quorum", lambda witnesses: 1),),
     "the drain is forgotten": (
         (machine, "drained", lambda state: state.epoch.last_height is not None),
@@ -121,25 +114,3 @@ MUTANTS: dict[str, tuple[Rule, ...]] = {
         (machine, "agreed", _agreed_early),
     ),
 }
-
-
-@contextmanager
-def broken(name: str) -> Iterator[None]:
-    """The machine with one rule wrong."""
-    with ExitStack() as stack:
-        for where, rule, wrong in MUTANTS[name]:
-            if isinstance(where, dict):
-                stack.enter_context(patch.dict(where, {rule: wrong}))
-            else:
-                stack.enter_context(patch.object(where, rule, wrong))
-        yield
-
-
-def seeds_to_catch(name: str, play: Callable[[int], Any], limit: int) -> tuple[int, str] | None:
-    """How many seeds it took until an invariant failed, and which; None when none did."""
-    with broken(name):
-        for seed in range(limit):
-            report = play(seed)
-            if report.violation:
-                return seed + 1, report.violation
-    return None

@@ -14,23 +14,21 @@ from folkmoot.core.coordinator.client.ledger import Result
 from folkmoot.core.coordinator.client.state import ClientState
 from folkmoot.core.coordinator.commitment import commitment_hash
 from folkmoot.core.coordinator.state import Coordinator, Source
-from folkmoot.simulate.report import Report
-from folkmoot.simulate.run import world as run
-from folkmoot.simulate.run.audit import Model, ModelStored
+from folkmoot.simulate.run.audit import ModelStored, ToyModel
 from folkmoot.simulate.run.reference import GENESIS, learn
-from folkmoot.simulate.run.toy_client import Client, Standing
+from folkmoot.simulate.run.toy_client import Standing, ToyClient
 
 WATCH = 900  # milliseconds between two looks at the state, when nothing is told
 RESEND = 700
 TRIES = 8
 
 
-class Member(Client):
+class RealClient(ToyClient):
     wants_answers = True
 
     def forget(self) -> None:
         super().forget()
-        self.client = ClientState(self.id, self.audit.run.run_id)
+        self.client = ClientState(self.id, self.audit.config.run_id)
         self.alarm = -1
         self.stopped = -1  # the last epoch whose work was given up
         self.abandoned: set[tuple[int, int]] = set()
@@ -40,7 +38,7 @@ class Member(Client):
     def beat(self) -> None:
         """Look at the state, and send again what was not answered."""
         self.after(WATCH, self.beat)
-        self.network.send(self, self.shell, self.shell.show, self)
+        self.network.send(self, self.coordinator, self.coordinator.show, self)
 
     def see(self, version: int, view: Coordinator) -> None:
         if version > self.version:
@@ -109,7 +107,7 @@ class Member(Client):
             return
         stored = self.audit.stored.get(load.checkpoint.location)
         from_store = load.checkpoint.source is Source.Stored and stored is not None
-        model = stored if from_store and stored else Model(GENESIS, 0)
+        model = stored if from_store and stored else ToyModel(GENESIS, 0)
         self.after(self.loop.random.uniform(50, 400), self._have, load.epoch, model)
 
     def _seek(self, holders: tuple[bytes, ...]) -> None:
@@ -131,11 +129,11 @@ class Member(Client):
             self.network.send(self, peer, peer.asked, self, "model", name)
         self.after(RESEND, self._seek, holders)
 
-    def given_model(self, name: bytes, model: Model) -> None:
+    def given_model(self, name: bytes, model: ToyModel) -> None:
         if self.wanted is not None and self.wanted[1] == name == model.hash:
             self._have(self.wanted[0], model)
 
-    def _have(self, epoch: int, model: Model) -> None:
+    def _have(self, epoch: int, model: ToyModel) -> None:
         self.wanted = None
         if epoch > self.stopped and self.client.epoch == epoch:
             self._stand(Standing(epoch, 0, model))
@@ -150,7 +148,7 @@ class Member(Client):
             for span in shares[result.sender]:
                 samples |= (1 << span.stop) - (1 << span.start)
         name = learn(model.hash, [result.commitment for result in action.results])
-        self._stand(Standing(action.epoch, action.height, Model(name, samples)))
+        self._stand(Standing(action.epoch, action.height, ToyModel(name, samples)))
         self.after(5, self._learnt, action, name)
 
     def _delay(self) -> int:
@@ -189,8 +187,3 @@ class Member(Client):
             location = f"{root}/{epoch}-{self.id.hex()[:8]}"
             self.audit.tell(ModelStored(location, model.hash, f"{model.samples:x}"))
             self.happen(c.Uploaded(epoch, location))
-
-
-def simulate(seed: int) -> Report:
-    """Play the world of a seed with real clients."""
-    return run.simulate(seed, Member)

@@ -1,4 +1,4 @@
-"""An honest client of a simulated run: it acts on the last state it saw, as a real one does.
+"""A small client of a simulated run: it acts on the last state it saw, as a real one does.
 
 Its model is a toy whose hash is a pure function of the results it learnt, so that a divergence
 shows at once. It trains in simulated time, gossips results, witnesses, accuses, stores, re-syncs
@@ -17,10 +17,17 @@ from folkmoot.core.coordinator.committee import is_checkpointer
 from folkmoot.core.coordinator.conditions import nothing_to_store
 from folkmoot.core.coordinator.health import participant_item
 from folkmoot.core.coordinator.state import Coordinator, Phase, Round, Source
-from folkmoot.simulate.loop import Loop, Node
+from folkmoot.simulate.loop import Loop
 from folkmoot.simulate.network import Network
-from folkmoot.simulate.run.audit import Audit, Model, ModelLearnt, ModelStored, ResultPublished
-from folkmoot.simulate.run.coordinator import Shell
+from folkmoot.simulate.node import Node
+from folkmoot.simulate.run.audit import (
+    ModelLearnt,
+    ModelStored,
+    ResultPublished,
+    RunAudit,
+    ToyModel,
+)
+from folkmoot.simulate.run.coordinator import RunCoordinator
 from folkmoot.simulate.run.reference import GENESIS, learn
 
 IN_ROUND = (Phase.RoundTrain, Phase.RoundWitness)
@@ -32,10 +39,10 @@ class Standing(NamedTuple):
 
     epoch: int
     height: int
-    model: Model
+    model: ToyModel
 
 
-class Client(Node):
+class ToyClient(Node):
     honest = True
     wants_answers = False  # whether the coordinator should say what became of each message
 
@@ -43,15 +50,16 @@ class Client(Node):
         self,
         loop: Loop,
         network: Network,
-        shell: Shell,
-        audit: Audit,
-        peers: dict[bytes, Client],
+        coordinator: RunCoordinator,
+        audit: RunAudit,
+        peers: dict[bytes, ToyClient],
         identity: bytes,
     ) -> None:
         super().__init__(loop)
-        self.network, self.shell, self.audit, self.peers = network, shell, audit, peers
+        self.network, self.coordinator = network, coordinator
+        self.audit, self.peers = audit, peers
         self.id = identity
-        timeout = audit.run.config.health_check_timeout * 1000
+        timeout = audit.config.config.health_check_timeout * 1000
         self.beat_every = timeout / 5
         self.sample_time = loop.random.uniform(20, 250)
         self.forget()
@@ -60,7 +68,7 @@ class Client(Node):
         self.view: Coordinator | None = None
         self.version = -1
         self.standing: Standing | None = None
-        self.history: dict[bytes, Model] = {}
+        self.history: dict[bytes, ToyModel] = {}
         # Results by (epoch, height) and trainer; what was received first is what is attested.
         self.results: dict[tuple[int, int], dict[bytes, bytes]] = {}
         self.payloads: set[bytes] = set()
@@ -69,9 +77,6 @@ class Client(Node):
         self.uploading = -1
         self.upload: m.OpportunisticCooldown | None = None
         self.loading = -1
-
-    def reform(self) -> None:
-        """Stop lying, if it did."""
 
     def start(self) -> None:
         self.after(self.loop.random.uniform(0, 200), self.beat)
@@ -83,7 +88,7 @@ class Client(Node):
         self.after(self.beat_every, self.beat)
         view = self.view
         if view is None or self._must_join(view):
-            self.submit(m.Join(self.id, self.audit.run.run_id, self.holding()))
+            self.submit(m.Join(self.id, self.audit.config.run_id, self.holding()))
         else:
             self.submit(m.HealthCheck(self.id, (), self.speed()))
             idle = self.idle(view)
@@ -94,7 +99,7 @@ class Client(Node):
             self.act(view, again=True)
 
     def submit(self, message: m.AnyEvent) -> None:
-        self.network.send(self, self.shell, self.shell.receive, self, message)
+        self.network.send(self, self.coordinator, self.coordinator.receive, self, message)
 
     def speed(self) -> int:
         return int(1000 / self.sample_time)
@@ -181,7 +186,9 @@ class Client(Node):
         if view.checkpoint.source is Source.P2P or not view.epoch.clients:
             return
         stored = self.audit.stored.get(view.checkpoint.location)
-        model = stored if view.checkpoint.source is Source.Stored and stored else Model(GENESIS, 0)
+        model = (
+            stored if view.checkpoint.source is Source.Stored and stored else ToyModel(GENESIS, 0)
+        )
         if self.standing is None or self.standing.epoch != epoch:
             self._stand(Standing(epoch, 0, model))
             self.act(view, again=False)
@@ -221,7 +228,7 @@ class Client(Node):
                 for one in learnt:
                     samples |= one.samples
                 name = learn(model.hash, [one.commitment for one in learnt])
-                model = Model(name, samples)
+                model = ToyModel(name, samples)
             at = Standing(at.epoch, at.height + 1, model)
             self._stand(at)
 
@@ -232,13 +239,13 @@ class Client(Node):
             if peer is not None:
                 self.network.send(self, peer, peer.asked, self, what, name)
 
-    def asked(self, peer: Client, what: str, name: bytes) -> None:
+    def asked(self, peer: ToyClient, what: str, name: bytes) -> None:
         if what == "model" and name in self.history:
             self.network.send(self, peer, peer.given_model, name, self.history[name])
         elif what == "payload" and name in self.payloads:
             self.network.send(self, peer, peer.given_payload, name)
 
-    def asked_result(self, peer: Client, key: tuple[int, int], trainer: bytes) -> None:
+    def asked_result(self, peer: ToyClient, key: tuple[int, int], trainer: bytes) -> None:
         commitment = self.results.get(key, {}).get(trainer)
         if commitment is not None:
             self.network.send(self, peer, peer.hear, key, trainer, commitment)
@@ -246,7 +253,7 @@ class Client(Node):
     def answered(self, message: m.AnyEvent, refused: m.Refused | None = None) -> None:
         """The coordinator took a message, or refused it."""
 
-    def given_model(self, name: bytes, model: Model) -> None:
+    def given_model(self, name: bytes, model: ToyModel) -> None:
         view = self.view
         # A peer may lie: what it hands over must have the hash that the quorum agreed on.
         if view is None or model.hash != name or view.model_hash != name or not view.epoch.clients:
@@ -381,7 +388,7 @@ class Client(Node):
             self.uploading = view.epoch_number
             self.after(self.loop.random.uniform(100, 3000), self._stored, view, at.model)
 
-    def _stored(self, asked: Coordinator, model: Model) -> None:
+    def _stored(self, asked: Coordinator, model: ToyModel) -> None:
         now = self.view
         if now is None or now.epoch_number != asked.epoch_number or now.epoch.checkpointed:
             return  # another one succeeded: cancelled

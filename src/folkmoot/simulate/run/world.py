@@ -1,22 +1,19 @@
-"""A world around the machine of a run: a coordinator, clients, liars, a bad network.
+"""Worlds around the machine of a run: a coordinator, clients, liars, a bad network."""
 
-`simulate(seed)` plays it until the run is finished, and says what was violated, if anything.
-"""
+from typing import ClassVar
 
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model, Run
-from folkmoot.core.coordinator.state import Phase
+from folkmoot.core.coordinator.messages import Resume
+from folkmoot.simulate.audit import Input, Violation
 from folkmoot.simulate.loop import Loop
-from folkmoot.simulate.network import Network
-from folkmoot.simulate.report import Report
-from folkmoot.simulate.run import faults
-from folkmoot.simulate.run.audit import Audit, Input, Violation
-from folkmoot.simulate.run.coordinator import Shell
-from folkmoot.simulate.run.liar import Liar
-from folkmoot.simulate.run.toy_client import Client
-from folkmoot.simulate.transcript import Transcript
-
-PATIENCE = 400_000  # milliseconds after the faults stopped
-EVENTS_MAX = 60_000
+from folkmoot.simulate.run.audit import RunAudit
+from folkmoot.simulate.run.coordinator import RunCoordinator
+from folkmoot.simulate.run.faults import RUN_FAULTS
+from folkmoot.simulate.run.liar import LyingClient
+from folkmoot.simulate.run.mutants import MUTANTS
+from folkmoot.simulate.run.real_client import RealClient
+from folkmoot.simulate.run.toy_client import ToyClient
+from folkmoot.simulate.world import World
 
 
 def draw_run(loop: Loop, clients: int) -> Run:
@@ -48,67 +45,56 @@ def draw_run(loop: Loop, clients: int) -> Run:
     return Run(run_id="world", config=config, model=Model(max_seq_len=8, checkpoint=checkpoint))
 
 
-class RunWorld:
-    def __init__(self, seed: int, honest: type[Client] = Client) -> None:
-        self.loop = Loop(seed)
-        random = self.loop.random
-        count = random.randint(3, 7)
-        self.audit = Audit(draw_run(self.loop, count))
-        self.network = Network(self.loop)
-        self.shell = Shell(self.loop, self.network, self.audit)
-        self.calm = False  # whether everything works and everyone is honest by now
-        self.faults_end = 0
-        liars = random.choice((0, 0, 1, 2, 2))
-        self.peers: dict[bytes, Client] = {}
-        for at in range(count):
-            kind = Liar if at < liars else honest
-            identity = random.randbytes(32)
-            self.peers[identity] = kind(
-                self.loop, self.network, self.shell, self.audit, self.peers, identity
-            )
-        self.clients = list(self.peers.values())
-        self._begin()
+class RunWorld(World):
+    """Honest clients are toys that share what they compute, for speed."""
 
-    def _begin(self) -> None:
+    audit_type = RunAudit
+    mutants = MUTANTS
+    faults = RUN_FAULTS
+    honest: ClassVar[type[ToyClient]] = ToyClient
+    audit: RunAudit
+    coordinator: RunCoordinator
+    nodes: list[ToyClient]
+
+    def populate(self) -> None:
         random = self.loop.random
-        skewed = random.random() < 0.3
-        for client in self.clients:
-            client.rate = random.uniform(0.7, 1.4) if skewed else 1.0
-            self.loop.after(random.uniform(0, 3000), client.start)
-        self.shell.start()
-        faults.plan(self)
+        count, liars = random.randint(3, 7), random.choice((0, 0, 1, 2, 2))
+        self.audit = RunAudit(draw_run(self.loop, count))
+        self.coordinator = RunCoordinator(self.loop, self.network, self.audit)
+        peers: dict[bytes, ToyClient] = {}
+        for at in range(count):
+            kind = LyingClient if at < liars else self.honest
+            identity = random.randbytes(32)
+            peers[identity] = kind(
+                self.loop, self.network, self.coordinator, self.audit, peers, identity
+            )
+        self.nodes = list(peers.values())
+
+    def on_calm(self) -> None:
+        if self.audit.state.pause_wanted:
+            self.coordinator.submit(Resume())
 
     def play(self) -> None:
-        """Until the run is finished and nothing more goes wrong."""
-        loop, audit = self.loop, self.audit
-        while not (self.calm and audit.state.phase is Phase.Finished):
-            late = loop.now > self.faults_end + PATIENCE or loop.events > EVENTS_MAX
-            if late or not loop.step():
-                state = audit.state
-                raise Violation(
-                    "a_run_finishes_once_faults_stop",
-                    f"{state.phase} at {loop.now} ms, epoch {state.epoch_number}, "
-                    f"step {state.progress.step} of {state.run.config.total_steps}",
-                )
-        if audit.state.progress.step != audit.state.run.config.total_steps:
-            raise Violation("a_run_ends_at_its_last_step", f"at {audit.state.progress}")
+        super().play()
+        if self.audit.state.progress.step != self.audit.state.run.config.total_steps:
+            raise Violation("a_run_ends_at_its_last_step", f"at {self.audit.state.progress}")
+
+    def progress(self) -> str:
+        state = self.audit.state
+        steps = f"step {state.progress.step} of {state.run.config.total_steps}"
+        return f"{state.phase}, epoch {state.epoch_number}, {steps}"
+
+    def counts(self) -> dict[str, int]:
+        audit = self.audit
+        return {
+            "messages": sum(isinstance(entry, Input) for entry in audit.log),
+            "rounds": sum(height > 0 for _, height in audit.canonical),
+            "samples learnt": audit.samples_attested,
+            "samples attested but without one agreed result": audit.samples_lost,
+        }
 
 
-def simulate(seed: int, honest: type[Client] = Client) -> Report:
-    """Play the world of a seed, with this kind of honest client."""
-    world = RunWorld(seed, honest)
-    violation = None
-    try:
-        world.play()
-    except Violation as found:
-        violation = found
-    audit = world.audit
-    counts = {
-        "messages": sum(isinstance(entry, Input) for entry in audit.log),
-        "rounds": sum(height > 0 for _, height in audit.canonical),
-        "samples learnt": audit.samples_attested,
-        "samples attested but without one agreed result": audit.samples_lost,
-    }
-    transcript = str(Transcript.of(audit, seed, violation)) if violation else ""
-    name = str(violation) if violation else None
-    return Report(seed, world.loop.events, name, transcript, counts)
+class ClientWorld(RunWorld):
+    """Honest clients run the real client's machine, each on its own."""
+
+    honest = RealClient
