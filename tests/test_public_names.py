@@ -40,7 +40,7 @@ PUBLIC = {
     "folkmoot.learning.methods": "Method build register_method",
     "folkmoot.learning.methods.distro": "DistroMethod",
     "folkmoot.learning.models": "GPT Precision best_device build compute_type logits",
-    "folkmoot.simulate": "Report replay simulate",
+    "folkmoot.simulate": "Report WORLDS play replay",
 }
 LIGHT = ["folkmoot", "folkmoot.core.coordinator"]
 

@@ -5,7 +5,8 @@ from typer.testing import CliRunner
 
 from folkmoot.cli import simulate
 from folkmoot.simulate import replay
-from folkmoot.simulate.run.mutants import broken
+from folkmoot.simulate.mutants import broken
+from folkmoot.simulate.run.mutants import MUTANTS
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -30,7 +31,7 @@ def test_two_jobs_play_the_same_worlds_as_one() -> None:
 
 
 def test_a_failing_world_ends_with_an_error_and_a_transcript_that_fails_in_a_test() -> None:
-    with broken("owed samples are dropped"):
+    with broken(MUTANTS["owed samples are dropped"]):
         code, text = run("--seeds", "3", "--jobs", "1")
         transcript = text.partition("replay this transcript:")[2]
         violation = replay(transcript)
@@ -47,3 +48,10 @@ def test_an_unknown_world_is_refused_with_the_known_ones() -> None:
     result = CliRunner().invoke(app, ["--world", "moon"])
     assert result.exit_code == 2
     assert "run" in result.output
+
+
+def test_mutants_of_the_chosen_machine_are_caught_or_named() -> None:
+    code, text = run("--world", "federation", "--mutants", "--seeds", "1")
+    assert code == 1
+    assert "a round closes with one update: caught after 1 seed" in text
+    assert "of 13 mutants caught" in text

@@ -1,18 +1,23 @@
-"""The machine broken on purpose: the simulator notices."""
+"""The machines broken on purpose: the simulator notices."""
+
+from functools import partial
 
 import pytest
 
-from folkmoot.simulate import simulate
-from folkmoot.simulate.run.mutants import MUTANTS, seeds_to_catch
+from folkmoot.simulate import WORLDS, play
+from folkmoot.simulate.mutants import seeds_to_catch
 
-SEEDS = 60
+SEEDS = range(200, 300)
+BROKEN = [(world, name) for world in ("run", "federation") for name in WORLDS[world].mutants]
 
 
-@pytest.mark.parametrize("name", MUTANTS)
-def test_a_mutant_is_caught(name: str) -> None:
-    assert seeds_to_catch(name, simulate, SEEDS) is not None
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("world", "name"), BROKEN)
+def test_a_mutant_is_caught(world: str, name: str) -> None:
+    mutant = WORLDS[world].mutants[name]
+    assert seeds_to_catch(mutant, partial(play, world), SEEDS) is not None
 
 
 def test_the_machine_is_whole_after_a_mutant() -> None:
-    seeds_to_catch("a quorum of one", simulate, 1)
-    assert simulate(0).violation is None
+    seeds_to_catch(WORLDS["run"].mutants["a quorum of one"], partial(play, "run"), [0])
+    assert play("run", 0).violation is None

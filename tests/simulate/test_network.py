@@ -1,7 +1,8 @@
 """The simulated network and clock do to messages what their faults say."""
 
-from folkmoot.simulate.loop import Loop, Node
+from folkmoot.simulate.loop import Loop
 from folkmoot.simulate.network import Network
+from folkmoot.simulate.node import Node
 
 
 def settle(loop: Loop) -> None:
@@ -49,10 +50,10 @@ def test_a_frozen_node_hears_everything_later_and_a_crashed_one_nothing() -> Non
     network.send(a, b, heard.append, 1)
     settle(loop)
     assert (heard, loop.now) == ([1], 5000)
-    b.crash()
+    b.crash(5000)
     network.send(a, b, heard.append, 2)
     settle(loop)
-    assert heard == [1]
+    assert (heard, b.up) == ([1], True)
 
 
 def test_timers_follow_the_nodes_own_clock_and_die_with_it() -> None:
@@ -60,7 +61,25 @@ def test_timers_follow_the_nodes_own_clock_and_die_with_it() -> None:
     a.rate = 2.0
     a.after(1000, heard.append, 1)
     b.after(100, heard.append, 2)
-    b.crash()
-    b.restart()
+    b.crash(10)
     settle(loop)
     assert (heard, loop.now) == ([1], 500)
+
+
+def test_a_call_is_answered_once_or_given_up() -> None:
+    loop, network, a, b, heard = pair()
+    network.duplication = 1.0
+    network.call(a, b, heard.append, 1000, lambda number: number + 1, 1)
+    settle(loop)
+    network.loss = 1.0
+    network.call(a, b, heard.append, 1000, lambda number: number + 1, 5)
+    settle(loop)
+    assert heard == [2, None]
+
+
+def test_who_crashed_after_it_asked_does_not_hear_the_answer() -> None:
+    loop, network, a, b, heard = pair()
+    network.call(a, b, heard.append, 1000, lambda: 1)
+    a.crash(1)
+    settle(loop)
+    assert heard == []

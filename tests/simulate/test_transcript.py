@@ -1,35 +1,47 @@
 """A failing world prints a transcript, and the transcript fails in a test."""
 
+import itertools
+
+import msgspec
 import pytest
 
-from folkmoot.simulate import Report, replay, simulate
-from folkmoot.simulate.run.mutants import broken
-from folkmoot.simulate.run.world import RunWorld
-from folkmoot.simulate.shrink import shrink
+from folkmoot.core.federation import machine
+from folkmoot.simulate import WORLDS, Report, play, replay
+from folkmoot.simulate.mutants import broken
 from folkmoot.simulate.transcript import Transcript
+from folkmoot.simulate.worlds import shorten
 
-NAMES = ("owed samples are dropped", "accusations are believed", "a quorum of one")
+BROKEN = (
+    ("run", "owed samples are dropped"),
+    ("run", "accusations are believed"),
+    ("run", "a quorum of one"),
+    ("federation", "updates are combined as they came"),
+    ("federation", "a round draws its own seed"),
+    ("federation", "the newest update counts"),
+)
 
 
-def first_failure(name: str) -> Report:
-    return next(report for seed in range(100) if (report := simulate(seed)).violation)
+def first_failure(world: str) -> Report:
+    return next(report for seed in range(100) if (report := play(world, seed)).violation)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_printed_transcript_reproduces_the_failure_and_passes_once_repaired(name: str) -> None:
-    with broken(name):
-        report = first_failure(name)
+@pytest.mark.parametrize(("world", "name"), BROKEN)
+def test_a_printed_transcript_reproduces_the_failure_and_passes_once_repaired(
+    world: str, name: str
+) -> None:
+    with broken(WORLDS[world].mutants[name]):
+        report = first_failure(world)
         violation = replay(report.transcript)
         assert violation is not None
         assert str(violation) == report.violation
     assert replay(report.transcript) is None
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_shortened_transcript_fails_in_the_same_way(name: str) -> None:
-    with broken(name):
-        report = first_failure(name)
-        short = shrink(report.transcript)
+@pytest.mark.parametrize(("world", "name"), BROKEN)
+def test_a_shortened_transcript_fails_in_the_same_way(world: str, name: str) -> None:
+    with broken(WORLDS[world].mutants[name]):
+        report = first_failure(world)
+        short = shorten(report.transcript)
         violation = replay(short)
         assert violation is not None
         assert str(report.violation).startswith(violation.invariant)
@@ -37,15 +49,38 @@ def test_a_shortened_transcript_fails_in_the_same_way(name: str) -> None:
     assert replay(short) is None
 
 
-def test_the_transcript_of_a_good_world_replays_to_the_same_answers() -> None:
-    world = RunWorld(3)
+@pytest.mark.parametrize("name", WORLDS)
+def test_the_transcript_of_a_good_world_replays_to_the_same_answers(name: str) -> None:
+    world = WORLDS[name](3)
     world.play()
-    text = str(Transcript.of(world.audit, 3, None))
+    text = str(Transcript.of(world.audit, "a good world"))
     assert replay(text) is None
+    assert shorten(text) == text
+
+
+def test_a_machine_that_forgets_is_caught_by_its_transcript(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The journal of a machine that also looks at something else does not bring its state back."""
+    text = """federation {"rules":{"rounds":2}}
+    > 5 1 {"type":"Rendezvous","id":"a"}
+    * {"fact":"Crashed"}
+    """
+    assert replay(text) is None
+    calls, apply = itertools.count(1), machine.apply
+
+    def moody(state, event, now, seed):
+        changed, effects = apply(state, event, now, seed)
+        return msgspec.structs.replace(changed, epoch_base=next(calls)), effects
+
+    monkeypatch.setattr(machine, "apply", moody)
+    violation = replay(text)
+    assert violation is not None
+    assert violation.invariant == "a_journal_gives_back_what_was_lost"
 
 
 def test_a_line_that_is_no_transcript_is_named() -> None:
     with pytest.raises(ValueError, match="not 'what'"):
-        replay("run {}\nwhat is this".replace("run {}\n", ""))
-    with pytest.raises(ValueError, match="needs a line 'run"):
+        replay("what is this")
+    with pytest.raises(ValueError, match="needs a line 'federation"):
         replay("# nothing")

@@ -42,7 +42,7 @@ def simulate(
         raise typer.BadParameter(f"there is no world {world!r}; there are: {names}")
     try:
         if mutants:
-            ok = _mutants(console, world, seeds)
+            ok = _mutants(console, world, range(start, start + seeds))
         else:
             ok = _play(console, world, start, seeds, jobs)
     except KeyboardInterrupt:
@@ -99,7 +99,7 @@ def _tell(console: Console, world: str, failed: list[Report]) -> None:
     console.print(shorten(first.transcript), markup=False)
 
 
-def _mutants(console: Console, world: str, seeds: int) -> bool:
+def _mutants(console: Console, world: str, seeds: range) -> bool:
     from functools import partial
 
     from folkmoot.simulate.mutants import seeds_to_catch
@@ -111,7 +111,7 @@ def _mutants(console: Console, world: str, seeds: int) -> bool:
         caught = seeds_to_catch(mutant, partial(play, world), seeds)
         if caught is None:
             survived.append(name)
-            console.print(f"[red]{name}: survived {seeds} seeds[/red]")
+            console.print(f"[red]{name}: survived {len(seeds)} seeds[/red]")
         else:
             count, violation = caught
             invariant = violation.partition(":")[0]

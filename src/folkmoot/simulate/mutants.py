@@ -4,7 +4,7 @@ A mutant is a machine with one rule wrong. It shows that the worlds really visit
 invariants speak of; a mutant that survives is a hole in the simulator.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -28,12 +28,12 @@ def broken(mutant: tuple[Patch, ...]) -> Iterator[None]:
 
 
 def seeds_to_catch(
-    mutant: tuple[Patch, ...], play: Callable[[int], Report], limit: int
+    mutant: tuple[Patch, ...], play: Callable[[int], Report], seeds: Iterable[int]
 ) -> tuple[int, str] | None:
     """How many seeds it took until an invariant failed, and which; None when none did."""
     with broken(mutant):
-        for seed in range(limit):
+        for count, seed in enumerate(seeds, 1):
             violation = play(seed).violation
             if violation:
-                return seed + 1, violation
+                return count, violation
     return None

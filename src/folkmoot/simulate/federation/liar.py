@@ -1,4 +1,4 @@
-"""Participants that send bad updates, for wrong rounds, or another one the second time."""
+"""Participants that send bad updates, updates for wrong rounds, and two for one round."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ class LyingParticipant(ParticipantNode):
 
     def reform(self) -> None:
         self.retired = True
+
+    def _deliver(self, round_: int) -> None:
+        super()._deliver(round_)
+        if not self.retired and self.loop.chance(0.5):
+            other = m.Delivered(self.name, round_, str(self.loop.random.random()), SAMPLES)
+            self.network.send(self, self.coordinator, self.coordinator.submit, other)
 
     def update(self, round_: int) -> m.AnyEvent:
         truth, random = super().update(round_), self.loop.random

@@ -86,9 +86,10 @@ def _forget_updates(state: State, now: int, seed: int) -> State:
 
 
 def _eager(edge: Edge[State]) -> Edge[State]:
-    if edge.source != Phase.STANDBY:
+    """The next round begins however few are connected."""
+    if (edge.source, edge.target) != (Phase.ROUND, Phase.ROUND):
         return edge
-    return edge._replace(due=lambda state: bool(state.members))
+    return edge._replace(due=machine._over)
 
 
 MUTANTS: Mutants = {
@@ -96,7 +97,7 @@ MUTANTS: Mutants = {
     "any number of samples counts": ((machine, "_samples", lambda state, samples: None),),
     "an update is never too old": ((machine, "_timely", _never_too_late),),
     "the newest update counts": ((machine._RECEIVE, m.Delivered, _take_the_newest),),
-    "a round begins with whoever is there": (
+    "the next round begins with whoever is there": (
         (machine, "TABLE", tuple(_eager(edge) for edge in machine.TABLE)),
     ),
     "a round closes with one update": ((machine, "_close", _close_with_one),),

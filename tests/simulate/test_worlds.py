@@ -1,0 +1,98 @@
+"""Small worlds around every machine, and that they are bad enough to prove something."""
+
+import pytest
+
+from folkmoot.core.coordinator import messages as run_messages
+from folkmoot.core.federation import messages as federation_messages
+from folkmoot.core.machine import Refused, StateChanged
+from folkmoot.simulate import WORLDS, Report, play
+from folkmoot.simulate.audit import Input
+from folkmoot.simulate.federation.participant import ParticipantNode
+from folkmoot.simulate.run.toy_client import ToyClient
+
+R = run_messages.Reason
+# Refusals that no world's client, liar or owner has a reason to provoke; transcripts cover them.
+NOT_PROVOKED = {
+    R.WrongId,
+    R.WrongAddress,
+    R.WrongRun,
+    R.WrongBloom,
+    R.WrongHash,
+    R.WrongLocation,
+    R.BadConfig,
+}
+REFUSALS = {
+    "run": {reason.name for reason in set(R) - NOT_PROVOKED},
+    "federation": {reason.name for reason in federation_messages.Reason},
+}
+
+
+def played(name: str, start: int, stop: int) -> list[Report]:
+    reports = [play(name, seed) for seed in range(start, stop)]
+    assert [(r.seed, r.violation) for r in reports if r.violation] == []
+    return reports
+
+
+@pytest.mark.parametrize("start", range(0, 120, 20))
+def test_every_invariant_holds_in_worlds_of_a_run(start: int) -> None:
+    played("run", start, start + 20)
+
+
+def test_the_real_clients_machine_lives_in_the_same_worlds() -> None:
+    played("client", 0, 12)
+
+
+@pytest.mark.parametrize("start", range(0, 300, 50))
+def test_every_invariant_holds_in_worlds_of_a_federation(start: int) -> None:
+    reports = played("federation", start, start + 50)
+    for what in ("restarts", "departures", "lost updates", "excused", "bad updates"):
+        assert sum(r.counts[what] for r in reports) > 3, what
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_a_seed_is_one_world(name: str) -> None:
+    first, second = WORLDS[name](7), WORLDS[name](7)
+    assert first.report() == second.report()
+    assert first.audit.log == second.audit.log
+    encode = first.audit.machine.encode
+    assert encode(first.audit.state) == encode(second.audit.state)
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_worlds_visit_every_edge_and_provoke_every_refusal_they_can(name: str) -> None:
+    machine = WORLDS[name].audit_type.machine
+    edges = {(edge.source, edge.target, edge.when) for edge in machine.TABLE}
+    refusals = set(REFUSALS[name])
+    for seed in range(1000, 1200):
+        world = WORLDS[name](seed)
+        world.play()
+        inputs = (entry for entry in world.audit.log if isinstance(entry, Input))
+        for effect in (effect for entry in inputs for effect in entry.effects):
+            if isinstance(effect, StateChanged):
+                edges.discard((effect.before, effect.after, effect.why))
+            elif isinstance(effect, Refused):
+                refusals.discard(effect.code)
+        if not edges and not refusals:
+            return
+    raise AssertionError(f"never seen: {edges}, {refusals}")
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_the_chart_that_worlds_are_held_to_is_the_machines_table(name: str) -> None:
+    audit = WORLDS[name].audit_type
+    assert audit.chart == {(edge.source, edge.target) for edge in audit.machine.TABLE}
+
+
+@pytest.mark.parametrize(
+    ("name", "node", "method"),
+    [("run", ToyClient, "_train"), ("federation", ParticipantNode, "_asked")],
+)
+def test_a_machine_that_never_reaches_its_end_is_caught(
+    name: str, node: type, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody trains."""
+    monkeypatch.setattr(node, method, lambda *args: None)
+    report = play(name, 3)
+    assert report.violation is not None
+    assert report.violation.startswith("it_finishes_once_faults_stop")
+    assert report.transcript.splitlines()[1].startswith(name)
