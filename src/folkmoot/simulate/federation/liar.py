@@ -18,7 +18,7 @@ class LyingParticipant(ParticipantNode):
 
     def _deliver(self, round_: int) -> None:
         super()._deliver(round_)
-        if not self.retired and self.loop.chance(0.5):
+        if not self.retired and self.loop.chance(0.25):
             other = m.Delivered(self.name, round_, str(self.loop.random.random()), SAMPLES)
             self.network.send(self, self.coordinator, self.coordinator.submit, other)
 
