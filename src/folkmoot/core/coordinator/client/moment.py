@@ -121,9 +121,14 @@ class Moment:
         return self.client.ledgers[self.work].verdict(self.state, by)
 
     @property
+    def asking(self) -> bool:
+        """Whether there may be an answer yet about results of which we only know that they are."""
+        return self.client.asked < ASK_TRIES or self.now < self.client.ask_after
+
+    @property
     def wanted(self) -> tuple[bytes, ...]:
         """Whose results must be here, or asked for once more, before the model goes on."""
-        unheard = self.verdict.unheard if self.client.asked < ASK_TRIES else ()
+        unheard = self.verdict.unheard if self.asking else ()
         return self.verdict.missing + unheard
 
     @property
