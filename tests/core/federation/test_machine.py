@@ -8,7 +8,7 @@ from folkmoot.core import federation
 from folkmoot.core.federation import Rules
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation import participant as part
-from folkmoot.core.federation.liveness import Liveness
+from folkmoot.core.liveness import Liveness
 from folkmoot.simulate.audit import Crashed
 from folkmoot.simulate.federation.audit import FederationAudit, Opening
 

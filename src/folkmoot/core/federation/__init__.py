@@ -1,5 +1,6 @@
 """Rounds with participants: the federation's two machines, pure."""
 
+from folkmoot.core.federation.config import Rules
 from folkmoot.core.federation.machine import (
     TABLE,
     Advert,
@@ -14,7 +15,6 @@ from folkmoot.core.federation.machine import (
     next_tick,
     task,
 )
-from folkmoot.core.federation.rules import Rules
 from folkmoot.core.federation.state import Phase, State
 
 __all__ = [

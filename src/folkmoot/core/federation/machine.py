@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from folkmoot.core.federation import messages as m
-from folkmoot.core.federation.rules import Rules
+from folkmoot.core.federation.config import Rules
 from folkmoot.core.federation.selection import take
 from folkmoot.core.federation.state import Delivery, Phase, State
 from folkmoot.core.machine import Outcome, decoder

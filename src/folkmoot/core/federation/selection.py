@@ -7,7 +7,7 @@ next in the same order, and whoever knows the seed can check a selection.
 from collections.abc import Iterable
 from hashlib import sha256
 
-from folkmoot.core.federation.rules import Controller
+from folkmoot.core.federation.config import Controller
 
 
 def in_order(controller: Controller, ids: Iterable[str], round_: int, seed: int) -> list[str]:

@@ -1,14 +1,14 @@
 """Everything that a coordinator knows about a federation, as one frozen value.
 
-Who is alive is not here (see liveness.py): a heartbeat changes when somebody counts as lost, never
-what was decided. So the state is a function of the events in the journal and of nothing else.
+Who is alive is not here (see core/liveness.py): a heartbeat changes when somebody counts as lost,
+never what was decided. So the state is a function of the events in the journal and of nothing else.
 """
 
 from enum import StrEnum
 
 import msgspec
 
-from folkmoot.core.federation.rules import Rules
+from folkmoot.core.federation.config import Rules
 
 
 class Phase(StrEnum):

@@ -20,8 +20,8 @@ import msgspec
 
 from folkmoot.core import federation as rules
 from folkmoot.core.federation import messages as m
-from folkmoot.core.federation.liveness import Liveness
 from folkmoot.core.federation.state import Delivery, State
+from folkmoot.core.liveness import Liveness
 from folkmoot.exchange.bucket import Bucket, BucketError
 from folkmoot.federated.coordinator import events
 from folkmoot.federated.coordinator.bucket import CoordinatorBucket

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from folkmoot.core.federation import Advert, Phase, Task, machine
 from folkmoot.core.federation import messages as m
-from folkmoot.core.federation.liveness import Liveness
+from folkmoot.core.liveness import Liveness
 from folkmoot.simulate.coordinator import CoordinatorNode
 from folkmoot.simulate.federation.audit import FederationAudit
 from folkmoot.simulate.loop import Loop
