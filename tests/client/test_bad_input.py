@@ -144,7 +144,7 @@ class Empty(Spoiling):
 
 
 SPOILT: dict[type[Spoiling], str] = {
-    WrongShapes: "shape:",
+    WrongShapes: "fingerprint:",
     NotANumber: "amplitude:",
     TooShort: "truncated:",
     Empty: "truncated:",
