@@ -25,16 +25,3 @@ async def in_daemon_thread(function: Callable[..., T], *arguments: Any) -> T:
 
     threading.Thread(target=run, name="store", daemon=True).start()
     return await asyncio.wrap_future(future)
-
-
-async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Like `asyncio.to_thread`, but a cancelled caller waits for the thread to be done.
-
-    Otherwise the file would be closed, and its descriptor reused, under the thread's hands.
-    """
-    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await asyncio.wait([work])
-        raise

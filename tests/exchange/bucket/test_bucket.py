@@ -1,9 +1,8 @@
 """A bucket behaves the same on a folder, in memory and on a real S3 server."""
 
-import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,38 +54,6 @@ def test_a_body_may_be_bytes_a_file_or_chunks(bucket: Bucket, tmp_path: Path):
     for key in ("bytes", "view", "file", "chunks"):
         assert bytes(bucket.get(key, MANY)) == BIG
         assert b"".join(bucket.stream(key, MANY)) == BIG
-
-
-async def test_async_calls_do_the_same(bucket: Bucket):
-    async def chunks() -> AsyncIterator[bytes]:
-        for i in range(0, len(BIG), 1 << 20):
-            yield BIG[i : i + (1 << 20)]
-
-    await asyncio.gather(
-        bucket.put_async("1/a", chunks()), bucket.put_async("1/b", BIG, create=True)
-    )
-    assert bytes(await bucket.get_async("1/a", MANY)) == BIG
-    assert b"".join([piece async for piece in bucket.stream_async("1/b", MANY)]) == BIG
-    assert bytes(await bucket.get_range_async("1/a", 5, 10)) == BIG[5:15]
-    assert await bucket.list_async("1") == [
-        ObjectInfo("1/a", len(BIG)),
-        ObjectInfo("1/b", len(BIG)),
-    ]
-    await bucket.delete_async("1/a")
-    await bucket.delete_async("1/a")
-    for call in (
-        bucket.get_async("1/a", MANY),
-        bucket.size_async("1/a"),
-        bucket.get_range_async("1/a", 0, 1),
-    ):
-        with pytest.raises(Missing):
-            await call
-    with pytest.raises(AlreadyExists):
-        await bucket.put_async("1/b", b"other", create=True)
-    with pytest.raises(TooShort):
-        await bucket.get_range_async("1/b", len(BIG), 1)
-    with pytest.raises(TooLarge):
-        await bucket.get_async("1/b", 10)
 
 
 def test_a_missing_object_is_named(bucket: Bucket):
@@ -162,23 +129,6 @@ def test_a_writer_that_fails_midway_leaves_nothing(bucket: Bucket):
     with pytest.raises(Missing):
         bucket.size("half")
     assert bucket.list() == []
-
-
-async def test_a_cancelled_writer_leaves_nothing(bucket: Bucket):
-    started = asyncio.Event()
-
-    async def endless() -> AsyncIterator[bytes]:
-        while True:
-            yield BIG[: 9 << 20]
-            started.set()
-            await asyncio.Event().wait()
-
-    writer = asyncio.create_task(bucket.put_async("half", endless()))
-    await started.wait()
-    writer.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await writer
-    assert await bucket.list_async() == []
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL …) or f
 
 Promises: a key shows a whole object or none, however a writer dies; `put(create=True)` lets
 exactly one writer win; nothing larger than the caller's limit is read into memory; every
-failure is a BucketError that says which object and what to do. Each call exists twice, plain
-and `_async`; both are safe to call from many threads or tasks.
+failure is a BucketError that says which object and what to do. It is safe to call from many
+threads.
 """
 
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -33,14 +33,11 @@ from folkmoot.exchange.bucket.errors import (
 )
 from folkmoot.exchange.bucket.folder import (
     PART,
-    AsyncBody,
     Body,
     write_file,
-    write_file_async,
 )
 from folkmoot.exchange.bucket.keys import checked_key, checked_prefix, checked_range
-from folkmoot.exchange.bucket.retry import retry_broken_off, retry_broken_off_async
-from folkmoot.host.threads import in_thread
+from folkmoot.exchange.bucket.retry import retry_broken_off
 
 NEAR = 64 << 10
 """Ranges at most this far apart are cheaper to read through than to ask for twice."""
@@ -73,13 +70,6 @@ class Bucket:
             self._bound(key, found.meta["size"], limit)
             return memoryview(found.bytes())
 
-    @retry_broken_off_async
-    async def get_async(self, key: str, limit: int) -> memoryview:
-        with translated(self.url, key):
-            found = await obstore.get_async(self._store, checked_key(self.url, key))
-            self._bound(key, found.meta["size"], limit)
-            return memoryview(await found.bytes_async())
-
     def stream(self, key: str, limit: int, chunk: int = PART) -> Iterator[bytes]:
         """The object in chunks of about `chunk` bytes, for what should not be in memory."""
         with translated(self.url, key):
@@ -90,18 +80,6 @@ class Bucket:
             self._bound(key, found.meta["size"], limit)
             yield from map(bytes, found.stream(min_chunk_size=chunk))
 
-    async def stream_async(self, key: str, limit: int, chunk: int = PART) -> AsyncIterator[bytes]:
-        with translated(self.url, key):
-            if self.folder is not None:
-                pieces = self._file(self.folder, key, limit, chunk)
-                while piece := await in_thread(next, pieces, b""):
-                    yield piece
-                return
-            found = await obstore.get_async(self._store, checked_key(self.url, key))
-            self._bound(key, found.meta["size"], limit)
-            async for piece in found.stream(min_chunk_size=chunk):
-                yield bytes(piece)
-
     @retry_broken_off
     def get_range(self, key: str, start: int, length: int) -> memoryview:
         """Exactly `length` bytes from `start`; TooShort when the object ends before."""
@@ -111,20 +89,6 @@ class Bucket:
                 found = obstore.get_range(self._store, key, start=start, length=length)
         except BucketError as error:
             if type(error) is BucketError and (size := self.size(key)) < start + length:
-                raise self._too_short(key, start, length, size) from error
-            raise
-        if len(found) != length:
-            raise self._too_short(key, start, length, start + len(found))
-        return memoryview(found)
-
-    @retry_broken_off_async
-    async def get_range_async(self, key: str, start: int, length: int) -> memoryview:
-        checked_range(self.url, key, start, length)
-        try:
-            with translated(self.url, key):
-                found = await obstore.get_range_async(self._store, key, start=start, length=length)
-        except BucketError as error:
-            if type(error) is BucketError and (size := await self.size_async(key)) < start + length:
                 raise self._too_short(key, start, length, size) from error
             raise
         if len(found) != length:
@@ -150,10 +114,6 @@ class Bucket:
         with translated(self.url, key):
             return obstore.head(self._store, checked_key(self.url, key))["size"]
 
-    async def size_async(self, key: str) -> int:
-        with translated(self.url, key):
-            return (await obstore.head_async(self._store, checked_key(self.url, key)))["size"]
-
     def put(self, key: str, body: Body, *, create: bool = False) -> None:
         """Store bytes, a file, or chunks as they come; visible only when complete.
 
@@ -166,16 +126,6 @@ class Bucket:
                 write_file(self.folder / key, body, create)
             else:
                 obstore.put(self._store, key, body, **_how(body, create))
-
-    async def put_async(self, key: str, body: AsyncBody, *, create: bool = False) -> None:
-        self._check_writable(key)
-        with translated(self.url, key):
-            if self.folder is None:
-                await obstore.put_async(self._store, key, body, **_how(body, create))
-            elif isinstance(body, AsyncIterable):
-                await write_file_async(self.folder / key, body, create)
-            else:
-                await in_thread(write_file, self.folder / key, body, create)
 
     def signed_url(self, method: Literal["GET", "PUT"], key: str, seconds: int) -> str:
         """A URL with which anybody may GET or PUT this one object for a while."""
@@ -193,26 +143,12 @@ class Bucket:
             batches = obstore.list(self._store, checked_prefix(self.url, prefix), chunk_size=1000)
             return _entries([meta for batch in batches for meta in batch])
 
-    async def list_async(self, prefix: str = "") -> Listing:
-        with translated(self.url, prefix):
-            self._check_listable()
-            batches = obstore.list(self._store, checked_prefix(self.url, prefix), chunk_size=1000)
-            return _entries([meta async for batch in batches for meta in batch])
-
     def delete(self, key: str) -> None:
         """Remove an object; one that is not there is already removed."""
         self._check_writable(key)
         try:
             with translated(self.url, key):
                 obstore.delete(self._store, key)
-        except Missing:
-            return
-
-    async def delete_async(self, key: str) -> None:
-        self._check_writable(key)
-        try:
-            with translated(self.url, key):
-                await obstore.delete_async(self._store, key)
         except Missing:
             return
 
@@ -244,7 +180,7 @@ class Bucket:
             raise NotPossible(self.url, "", "a bucket behind plain HTTP cannot be listed")
 
 
-def _how(body: AsyncBody, create: bool) -> dict[str, Any]:
+def _how(body: Body, create: bool) -> dict[str, Any]:
     if create:
         return {"mode": "create"}
     return {"chunk_size": PART, "max_concurrency": 4}

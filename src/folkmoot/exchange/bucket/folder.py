@@ -3,17 +3,15 @@
 obstore's own folder store renames too, but never syncs.
 """
 
-from collections.abc import AsyncIterable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from folkmoot.host.files import StagedFile
-from folkmoot.host.threads import in_thread
 
 PART = 8 << 20
 """Bytes moved at once, and a multipart upload's part: 10,000 parts make 80 GB."""
 Buffer = bytes | bytearray | memoryview
 Body = Buffer | Path | Iterable[Buffer]
-AsyncBody = Body | AsyncIterable[Buffer]
 
 
 def _chunks(body: Body) -> Iterator[Buffer]:
@@ -32,10 +30,3 @@ def write_file(path: Path, body: Body, create: bool) -> None:
         for chunk in _chunks(body):
             staged.write(chunk)
         staged.commit(create)
-
-
-async def write_file_async(path: Path, body: AsyncIterable[Buffer], create: bool) -> None:
-    with await in_thread(StagedFile, path) as staged:
-        async for chunk in body:
-            await in_thread(staged.write, chunk)
-        await in_thread(staged.commit, create)

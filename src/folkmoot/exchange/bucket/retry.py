@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from folkmoot.exchange.bucket.errors import BrokenOff
@@ -19,16 +19,5 @@ def retry_broken_off(method: Callable[P, T]) -> Callable[P, T]:
             with contextlib.suppress(BrokenOff):
                 return method(*args, **kwargs)
         return method(*args, **kwargs)
-
-    return reading
-
-
-def retry_broken_off_async(method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    @functools.wraps(method)
-    async def reading(*args: P.args, **kwargs: P.kwargs) -> T:
-        for _ in range(READS - 1):
-            with contextlib.suppress(BrokenOff):
-                return await method(*args, **kwargs)
-        return await method(*args, **kwargs)
 
     return reading
