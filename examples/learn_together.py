@@ -24,7 +24,7 @@ from folkmoot.core.model_config import GptConfig
 from folkmoot.core.schedule import Cosine
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.learning import generate, methods
-from folkmoot.learning.checkpoints.save import save
+from folkmoot.learning.checkpoints.save import prune, save
 from folkmoot.learning.checkpoints.state_hash import state_hash
 from folkmoot.learning.data import Samples, open_data
 from folkmoot.learning.data.prepare import Prepared, prepare
@@ -121,9 +121,8 @@ def finish(
     client: Client, using: Tokenizer, reached: int, curve: Curve, options: argparse.Namespace
 ) -> None:
     store = Bucket(str(options.out / "checkpoints"))
-    name = save(
-        store, reached, client.model, tokenizer=using, state=client.method.state_dict(), keep=3
-    )
+    name = save(store, reached, client.model, tokenizer=using, state=client.method.state_dict())
+    prune(store, 3, newest=name)
     curve.draw(options.out / "loss.png", f"{options.clients} clients, DisTrO")
     print(f"\n{curve.summary()}")
     print(f"checkpoint  {options.out / 'checkpoints' / name}")

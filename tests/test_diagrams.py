@@ -41,10 +41,8 @@ def test_every_diagram_is_shown() -> None:
     assert [name for name in pages.DIAGRAMS if f"<!-- diagram: {name} -->" not in text] == []
 
 
-def test_every_result_is_shown_and_says_where_it_comes_from() -> None:
-    text = all_pages()
-    for name, result in pages.RESULTS.items():
-        assert re.search(rf"<!-- figures?: {name}[. ]", text), f"no page shows {name}.json"
+def test_every_result_says_where_it_comes_from() -> None:
+    for result in pages.RESULTS.values():
         assert set(result) - {"note"} == {"source", "date", "commit", "machine", "figures"}
         assert set(result["machine"]) == {"cores", "cpu", "python", "torch"}
 

@@ -15,7 +15,9 @@ from folkmoot.client.learner import Cancelled, Learner, Worked
 from folkmoot.core.coordinator import Phase
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
+from folkmoot.exchange.bucket import Bucket
 from folkmoot.learning.checkpoints.manifest import Stopped
+from support.servers import S3Server
 from support.small_run import PATIENCE, QUICK, RunMember, SmallRun, StartRun, agreement
 
 
@@ -47,6 +49,36 @@ async def test_a_run_ends_with_one_model_and_a_checkpoint(
         stored = Learner(run.run)
         stored.restore(tmp_path / "kept" / "step-00000006")
         assert stored.hash() == run.state.model_hash
+
+
+@pytest.mark.parametrize("kind", ["folder", "s3"])
+async def test_a_run_removes_old_checkpoints_but_not_the_one_it_would_go_back_to(
+    tmp_path: Path,
+    small_run: StartRun,
+    kind: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = str(tmp_path / "kept")
+    if kind == "s3":
+        server: S3Server = request.getfixturevalue("s3_server")
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        place = server.new_bucket()
+    changes = {"total_steps": 8, "rounds_per_epoch": 2, "keep_checkpoints": 1}
+    async with small_run(tmp_path, checkpoint=place, **changes) as run:
+        members = await run.join(3)
+
+        def removed() -> set[str]:
+            said = (e for member in members for e in member.all(events.CheckpointsRemoved))
+            return {name for event in said for name in event.names}
+
+        await run.until(lambda: "step-00000002" in removed())
+        await run.until(run.finished)
+        left = {entry.key.split("/")[0] for entry in Bucket(place).list()}
+        assert "step-00000002" not in left
+        assert {"step-00000006", "step-00000008"} <= left
+        assert run.state.checkpoint.location == f"{place}/step-00000008"
 
 
 async def test_a_quorum_of_opportunistic_witnesses_ends_a_round_early(

@@ -26,6 +26,7 @@ delay = 1                         # results are applied this many rounds later; 
 [model]
 max_seq_len = 256
 checkpoint = "out/my-run/checkpoints"   # a folder, s3://…, gs://…, az://…, hf://owner/name
+keep_checkpoints = 3              # older ones are removed; 0 keeps all
 
 [model.architecture]
 type = "gpt"

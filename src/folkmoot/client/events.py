@@ -115,6 +115,13 @@ class CheckpointFailed(Record, frozen=True, tag=True):
     reason: str
 
 
+class CheckpointsRemoved(Record, frozen=True, tag=True):
+    """Old ones, beyond `keep_checkpoints`."""
+
+    epoch: int
+    names: tuple[str, ...]
+
+
 class Traffic(Record, frozen=True, tag=True):
     """Bytes on the network since the client began, to peers and to the authority.
 

@@ -229,9 +229,12 @@ class Member:
         self.emit(events.Traffic(result.epoch, result.height, sent, received, *known))
 
     async def _upload(self, action: c.Upload, stopped: Callable[[], bool]) -> None:
+        # Before ours counts: others may still be loading this one when it does.
+        agreed = self.client.shown.checkpoint.location if self.client.shown else ""
         location = await self.models.store(action, stopped)
         if location is not None:
             self._queue.put_nowait(c.Uploaded(action.epoch, location))
+            self._begin(self.models.prune(action.epoch, agreed))
 
 
 class _Failed(c.Event, frozen=True, tag=True):

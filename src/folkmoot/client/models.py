@@ -31,6 +31,7 @@ from folkmoot.host.threads import in_daemon_thread
 from folkmoot.learning.checkpoints.fetch import fetch
 from folkmoot.learning.checkpoints.leaf_hash import root_hash
 from folkmoot.learning.checkpoints.manifest import CheckpointError, Stopped
+from folkmoot.learning.checkpoints.save import prune
 
 # How long to wait for connections before asking those that are there, and between attempts.
 CONNECT_TIME, AGAIN = 2.0, 0.25
@@ -155,6 +156,19 @@ class Models:
         seconds = time.perf_counter() - began
         self._emit(events.CheckpointStored(action.epoch, location, seconds))
         return location
+
+    async def prune(self, epoch: int, agreed: str) -> None:
+        """Remove old checkpoints; `agreed` is where the run's last one was before ours."""
+        model, (root, _, newest) = self.learner.run.model, agreed.rpartition("/")
+        if not model.keep_checkpoints or root != model.checkpoint.rstrip("/"):
+            return
+        store = open_checkpoints(root)
+        try:
+            removed = await in_daemon_thread(prune, store, model.keep_checkpoints, newest)
+        except (BucketError, OSError) as error:
+            self._emit(events.CheckpointFailed(epoch, f"old ones could not be removed: {error}"))
+        else:
+            self._emit(events.CheckpointsRemoved(epoch, tuple(removed)))
 
     def _store(self, step: int, stopped: Callable[[], bool]) -> str:
         root = self.learner.run.model.checkpoint

@@ -21,7 +21,7 @@ from folkmoot.exchange.bucket import (
 )
 from folkmoot.learning.checkpoints.fetch import latest
 from folkmoot.learning.checkpoints.manifest import CheckpointError
-from folkmoot.learning.checkpoints.save import save
+from folkmoot.learning.checkpoints.save import prune, save
 from folkmoot.learning.checkpoints.state_hash import state_hash
 from folkmoot.learning.checkpoints.stored_hash import stored_hash
 from folkmoot.learning.data.tokenizer import byte_tokenizer
@@ -50,8 +50,8 @@ def model() -> nn.Module:
     return build(GptConfig(layers=2, heads=2, width=64, context=32), 3, "cpu")
 
 
-def store(model: nn.Module, step: int = 7, keep: int = 0) -> str:
-    return save(open_checkpoints(URL), step, model, tokenizer=byte_tokenizer(), keep=keep)
+def store(model: nn.Module, step: int = 7) -> str:
+    return save(open_checkpoints(URL), step, model, tokenizer=byte_tokenizer())
 
 
 def test_a_url_of_the_hub_opens_a_repository_and_others_a_bucket(tmp_path: Path) -> None:
@@ -78,8 +78,8 @@ def test_a_checkpoint_is_stored_found_checked_and_brought_back(
 
 
 def test_older_checkpoints_are_removed(server: HubServer, model: nn.Module) -> None:
-    for step in (1, 2, 3):
-        store(model, step, keep=2)
+    names = [store(model, step) for step in (1, 2, 3)]
+    assert prune(open_checkpoints(URL), keep=2, newest=names[-1]) == names[:1]
     kept = {key.split("/")[0] for key in server.files("people/model")}
     assert kept == {"step-00000002", "step-00000003"}
 

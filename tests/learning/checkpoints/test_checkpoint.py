@@ -24,7 +24,7 @@ from folkmoot.learning.checkpoints.load import (
     load_weights,
 )
 from folkmoot.learning.checkpoints.manifest import CheckpointError, Stopped
-from folkmoot.learning.checkpoints.save import save
+from folkmoot.learning.checkpoints.save import prune, save
 from folkmoot.learning.data.tokenizer import byte_tokenizer, train_bpe
 from folkmoot.learning.gradients import loss_and_gradients
 from folkmoot.learning.models import build, logits
@@ -104,11 +104,17 @@ def test_a_checkpoint_comes_back_from_any_store(store: Bucket, tmp_path: Path):
     assert load_progress(found) == {"step": 12, "tokens": 99}
 
 
-def test_the_newest_is_used_and_old_ones_are_removed(store: Bucket, tmp_path: Path):
-    for step in (1, 5, 20):
-        save(store, step, build(TINY, step, "cpu"), keep=2)
-    assert latest(store, tmp_path / "l").name == "step-00000020"
-    assert {entry.key.split("/")[0] for entry in store.list()} == {"step-00000005", "step-00000020"}
+@pytest.mark.parametrize(("keep", "removed"), [(1, [1, 5]), (2, [1]), (3, []), (9, [])])
+def test_old_checkpoints_are_removed_but_never_the_agreed_one_or_a_newer(
+    store: Bucket, tmp_path: Path, keep: int, removed: list[int]
+):
+    names = {step: save(store, step, build(TINY, step, "cpu")) for step in (1, 5, 20, 30)}
+    store.put("step-00000002/model.safetensors", b"not finished")
+    assert prune(store, keep, newest=names[20]) == [names[step] for step in removed]
+    left = {entry.key.split("/")[0] for entry in store.list()} - {"step-00000002"}
+    assert left == {name for step, name in names.items() if step not in removed}
+    assert latest(store, tmp_path / "l").name == names[30]
+    assert prune(store, keep, newest=names[20]) == []
 
 
 FILES = ["config.json", "model.safetensors", "state.safetensors", "progress.json", "manifest.json"]

@@ -146,6 +146,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     # Where checkpoints are kept (a folder, s3://…, gs://…, az://…, hf://…). With none, the run
     # keeps nothing and can only be handed on from client to client.
     checkpoint: str = ""
+    # How many agreed checkpoints are kept there, beside the one being stored; 0 is all.
+    keep_checkpoints: int = 0
     architecture: model_config.ArchitectureConfig = model_config.GptConfig()
     data: data_config.SourceConfig | None = None
     held_out: data_config.SourceConfig | None = (
@@ -163,6 +165,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             yield Broken("max_seq_len", "must be 1 or more")
         if self.micro_batch < 0:
             yield Broken("micro_batch", "must be 0 (all at once) or more")
+        if not 0 <= self.keep_checkpoints < 2**31:
+            yield Broken("keep_checkpoints", "must be 0 (all of them) or more")
         if not 0 <= self.seed < 2**63:
             yield Broken("seed", "must be 0 or more")
         for name in ("start", "checkpoint"):

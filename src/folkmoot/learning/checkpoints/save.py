@@ -44,10 +44,9 @@ def save(
     tokenizer: Tokenizer | None = None,
     state: Mapping[str, Tensor] | None = None,
     progress: Mapping[str, Any] | None = None,
-    keep: int = 0,
     stopped: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Write a checkpoint and give its name; with `keep`, remove all but the newest so many.
+    """Write a checkpoint and give its name.
 
     `state` is the exchange method's, `progress` whatever JSON the caller needs to go on.
     `stopped` is asked between chunks; once true, what was written is removed again.
@@ -62,10 +61,19 @@ def save(
         _remove(store, name)
         raise
     store.put(f"{name}/{MANIFEST}", [msgspec.json.encode(Manifest(step, files))])
-    if keep:
-        for old in sorted(complete_checkpoints(store))[:-keep]:
-            _remove(store, old)
     return name
+
+
+def prune(store: Store, keep: int, newest: str) -> list[str]:
+    """Remove all but `keep` (1 or more) of the finished checkpoints up to `newest`; their names.
+
+    `newest` is the one that the run would go back to. It stays, and so does what is newer: others
+    may be storing it.
+    """
+    done = sorted(name for name in complete_checkpoints(store) if name <= newest)
+    for name in done[:-keep]:
+        _remove(store, name)
+    return done[:-keep]
 
 
 def _contents(
