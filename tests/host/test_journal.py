@@ -1,8 +1,9 @@
 """The journal: what is in it happened, a torn end is forgotten, and one process writes it."""
 
 import os
-from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,29 +125,47 @@ def test_a_successor_that_died_before_it_began_loses_nothing(tmp_path: Path) -> 
     assert read(tmp_path / "j") == [b"one"]
 
 
-def test_everything_written_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash of the machine cannot be had here; that the system was asked to sync can be seen."""
-    calls: Counter[str] = Counter()
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every write, sync and rename from now on: what was done, to which file."""
+    calls: list[str] = []
 
-    def counted(name: str) -> None:
-        real = getattr(os, name)
+    def note(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(first: Any, *rest: Any) -> Any:
+            path = os.readlink(f"/proc/self/fd/{first}") if isinstance(first, int) else first
+            calls.append(f"{name} {Path(path).name}")
+            return real(first, *rest)
 
-        def call(*arguments: object) -> object:
-            calls[name] += 1
-            return real(*arguments)
+        return call
 
-        monkeypatch.setattr(os, name, call)
+    for name in ("write", "pwrite", "fsync", "fdatasync", "replace"):
+        monkeypatch.setattr(os, name, note(name, getattr(os, name)))
+    return calls
 
-    for name in ("fsync", "fdatasync", "pwrite", "replace"):
-        counted(name)
-    journal = Journal(tmp_path / "j")
+
+def test_nothing_returns_before_it_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "kept"
+    journal = Journal(folder / "j")
+    calls = noted(monkeypatch)
+
+    def done() -> list[str]:
+        last = calls.copy()
+        calls.clear()
+        return last
+
+    file = journal.file.name
+    begun = [f"write {file}.part", f"fsync {file}.part", f"replace {file}.part", "fsync kept"]
     journal.begin(b"state")
-    assert calls == {"fsync": 2, "replace": 1}, "the file, then the folder that names it"
-    calls.clear()
-    for _ in range(5):
-        journal.append(b"small")
-    assert calls == {"pwrite": 5, "fdatasync": 5}
-    calls.clear()
+    assert done() == begun
+    for _ in range(3):
+        journal.append(b"a record")
+        assert done() == [f"pwrite {file}", f"fdatasync {file}"]
     journal.append(bytes(2 * CHUNK))
-    assert calls == {"pwrite": 2, "fsync": 1, "fdatasync": 1}, "grown, synced, then written"
+    written = [f"pwrite {file}", f"fsync {file}", f"pwrite {file}", f"fdatasync {file}"]
+    assert done() == written, "it grew first"
+    journal.begin(b"all of it")
+    assert done() == begun
+    journal.append(b"more")
+    assert done() == [f"pwrite {file}", f"fdatasync {file}"]
     journal.close()
