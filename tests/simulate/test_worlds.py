@@ -8,7 +8,7 @@ from folkmoot.core.machine import Refused, StateChanged
 from folkmoot.simulate import WORLDS, Report, play
 from folkmoot.simulate.audit import Input
 from folkmoot.simulate.federation.participant import ParticipantNode
-from folkmoot.simulate.run.toy_client import ToyClient
+from folkmoot.simulate.run.client import ClientNode
 
 R = run_messages.Reason
 # Refusals that no world's client, liar or owner has a reason to provoke; transcripts cover them.
@@ -36,10 +36,6 @@ def played(name: str, start: int, stop: int) -> list[Report]:
 @pytest.mark.parametrize("start", range(0, 120, 20))
 def test_every_invariant_holds_in_worlds_of_a_run(start: int) -> None:
     played("run", start, start + 20)
-
-
-def test_the_real_clients_machine_lives_in_the_same_worlds() -> None:
-    played("client", 0, 12)
 
 
 @pytest.mark.parametrize("start", range(0, 300, 100))
@@ -85,7 +81,7 @@ def test_the_chart_that_worlds_are_held_to_is_the_machines_table(name: str) -> N
 
 @pytest.mark.parametrize(
     ("name", "node", "method"),
-    [("run", ToyClient, "_train"), ("federation", ParticipantNode, "_asked")],
+    [("run", ClientNode, "_trained"), ("federation", ParticipantNode, "_asked")],
 )
 def test_a_machine_that_never_reaches_its_end_is_caught(
     name: str, node: type, method: str, monkeypatch: pytest.MonkeyPatch

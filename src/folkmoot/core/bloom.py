@@ -5,6 +5,7 @@ choose keys that make its filter say what it likes, and two witnesses err indepe
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ def bloom_bits(items: int) -> int:
     return max(1, -int(-items * BITS_PER_ITEM // 64)) * 64
 
 
+@lru_cache(1024)
 def bloom_shape(items: int, seed: int, owner: int) -> Shape:
     """The filter that `owner` (its index in the round) fills in a round with `seed`."""
     root = seed.to_bytes(8, "little") + owner.to_bytes(8, "little")

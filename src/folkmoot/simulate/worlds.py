@@ -3,14 +3,13 @@
 from folkmoot.simulate.audit import Violation
 from folkmoot.simulate.federation.world import FederationWorld
 from folkmoot.simulate.report import Report
-from folkmoot.simulate.run.world import ClientWorld, RunWorld
+from folkmoot.simulate.run.world import RunWorld
 from folkmoot.simulate.shrink import shrink
 from folkmoot.simulate.transcript import Transcript, parse
 from folkmoot.simulate.world import World
 
 WORLDS: dict[str, type[World]] = {
     "run": RunWorld,
-    "client": ClientWorld,
     "federation": FederationWorld,
 }
 

@@ -10,6 +10,7 @@ from folkmoot.core import bloom
 from folkmoot.core.coordinator.assignment import Span
 from folkmoot.core.coordinator.commitment import (
     commitment_hash,
+    count_votes,
     select_consensus_commitment_by_witnesses,
 )
 
@@ -40,17 +41,22 @@ def test_the_choice_does_not_depend_on_the_order(
         shape = bloom.bloom_shape(len(known), 3, owner)
         held = [commitment for k, commitment in enumerate(known) if bits >> k & 1]
         witnesses.append((bloom.fill(held, shape) if held else bytes(shape.bits // 8), shape))
-    chosen = select_consensus_commitment_by_witnesses(known, witnesses, quorum)
+    votes = count_votes(known, witnesses)
+    chosen = select_consensus_commitment_by_witnesses(known, votes, quorum)
     assert chosen == plain_choice(known, witnesses, quorum)
     random.shuffle(known)
     random.shuffle(witnesses)
-    assert select_consensus_commitment_by_witnesses([*known, *known], witnesses, quorum) == chosen
+    again = count_votes([*known, *known], witnesses)
+    assert again == votes
+    assert select_consensus_commitment_by_witnesses([*known, *known], again, quorum) == chosen
 
 
 def test_nothing_is_chosen_from_nothing() -> None:
     shape = bloom.bloom_shape(1, 0, 0)
-    assert select_consensus_commitment_by_witnesses([], [(bytes(8), shape)], 1) is None
-    assert select_consensus_commitment_by_witnesses([bytes(32)], [], 1) is None
+    assert count_votes([], [(bytes(8), shape)]) == {}
+    assert select_consensus_commitment_by_witnesses([], {}, 1) is None
+    unseen = count_votes([bytes(32)], [])
+    assert select_consensus_commitment_by_witnesses([bytes(32)], unseen, 1) is None
 
 
 def test_a_commitment_stands_for_its_step_its_samples_and_its_bytes() -> None:

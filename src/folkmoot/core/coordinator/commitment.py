@@ -4,8 +4,10 @@ A commitment is a hash over the step, the samples and the bytes of a result. Eve
 broadcast filter names the commitments whose bytes it received.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
+
+import numpy as np
 
 from folkmoot.core import bloom
 from folkmoot.core.coordinator.assignment import Span
@@ -21,18 +23,22 @@ def commitment_hash(step: int, spans: Sequence[Span], *parts: bytes) -> bytes:
     return digest.digest()
 
 
+def count_votes(
+    commitments: Sequence[bytes], witnesses: Sequence[tuple[bytes, bloom.Shape]]
+) -> dict[bytes, int]:
+    """How many of the witnesses' broadcast filters hold each commitment."""
+    votes = np.zeros(len(commitments), np.int64)
+    for bits, shape in witnesses if commitments else ():
+        votes += bloom.holds(bits, commitments, shape)
+    return dict(zip(commitments, votes.tolist(), strict=True))
+
+
 def select_consensus_commitment_by_witnesses(
-    commitments: Iterable[bytes],
-    witnesses: Sequence[tuple[bytes, bloom.Shape]],
-    quorum: int,
+    commitments: Iterable[bytes], votes: Mapping[bytes, int], quorum: int
 ) -> bytes | None:
     """The commitment that a quorum of broadcast filters holds.
 
     Equal on every client whatever the order of arrival: most votes win, then the smaller hash.
     """
-    known = sorted(set(commitments))
-    if not known or not witnesses:
-        return None
-    votes = sum(bloom.holds(bits, known, shape).astype(int) for bits, shape in witnesses)
-    best = int(votes.argmax())  # type: ignore[union-attr]
-    return known[best] if int(votes[best]) >= quorum else None  # type: ignore[index]
+    best = max(sorted(commitments), key=votes.__getitem__, default=None)
+    return best if best is not None and votes[best] >= quorum else None

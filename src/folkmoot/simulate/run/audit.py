@@ -14,7 +14,7 @@ from folkmoot.core.coordinator.state import Coordinator, Phase, Round, Source
 from folkmoot.core.machine import Machine
 from folkmoot.simulate.audit import Audit, Crashed, Fact, Step
 from folkmoot.simulate.run import reference
-from folkmoot.simulate.run.committees import Committees, Published
+from folkmoot.simulate.run.committees import Published, learnt, shares
 from folkmoot.simulate.run.invariants import (
     EDGES,
     INVARIANTS,
@@ -91,7 +91,6 @@ class RunAudit(Audit[Run, Coordinator]):
         super().__init__(config, only)
         self.books = Books(config.model.start)
         self.published: Published = {}
-        self.committees = Committees(self.published)
         self.models = {reference.GENESIS: ToyModel(reference.GENESIS, 0)}
         self.canonical: dict[tuple[int, int], ToyModel] = {}
         self.stored: dict[str, ToyModel] = {}
@@ -156,26 +155,26 @@ class RunAudit(Audit[Run, Coordinator]):
         work = state.round_at(by.height - state.run.config.delay)
         if work is not None and work.spans:
             self.verdict = self._judge(state, by, work)
-            learnt = self.committees.learnt(state, by, work)
+            results = learnt(state, by, work, self.published)
             samples = 0
-            for one in learnt:
+            for one in results:
                 samples |= one.samples
             lost = self.verdict.attested & ~samples
             self.samples_attested += self.verdict.attested.bit_count()
             self.samples_lost += lost.bit_count()
             self.books.lost |= lost
-            name = reference.learn(model.hash, [one.commitment for one in learnt])
+            name = reference.learn(model.hash, [one.commitment for one in results])
             model = ToyModel(name, model.samples | samples)
         self.canonical[epoch, by.height + 1] = model
         self.models[model.hash] = model
 
     def _judge(self, state: Coordinator, by: Round, work: Round) -> Verdict:
-        shares = self.committees.shares(state, work)
+        rows = shares(state, work)
         quorum = reference.quorum(reference.elected(state, by))
         heard = len(by.witnesses)
-        votes = reference.votes(state, by, [place for place, _ in shares])
+        votes = reference.votes(state, by, [place for place, _ in rows])
         attested = reference.mask(
-            span for place, share in shares for span in share if votes[place] >= quorum
+            span for place, share in rows for span in share if votes[place] >= quorum
         )
         unhealthy = frozenset(p for p, seen in votes.items() if heard - seen >= quorum)
         self.unhealthy = unhealthy

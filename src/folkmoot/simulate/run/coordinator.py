@@ -11,7 +11,7 @@ from folkmoot.simulate.network import Network
 from folkmoot.simulate.run.audit import RunAudit
 
 if TYPE_CHECKING:
-    from folkmoot.simulate.run.toy_client import ToyClient
+    from folkmoot.simulate.run.client import ClientNode
 
 
 class RunCoordinator(CoordinatorNode):
@@ -19,25 +19,23 @@ class RunCoordinator(CoordinatorNode):
 
     def __init__(self, loop: Loop, network: Network, audit: RunAudit) -> None:
         super().__init__(loop, network, audit)
-        self.connected: dict[bytes, ToyClient] = {}
+        self.connected: dict[bytes, ClientNode] = {}
 
     def forget(self) -> None:
         super().forget()
         self.connected = {}
 
-    def receive(self, origin: ToyClient, message: m.AnyEvent) -> None:
+    def receive(self, origin: ClientNode, message: m.AnyEvent) -> None:
         """A signed message; `origin` is whose signature it carries."""
         self.connected[origin.id] = origin
         effects: tuple[m.Effect, ...] = ()
         if getattr(message, "sender", b"") == origin.id and self._plausible(message):
             effects = self.submit(message)
-        if self.up and origin.wants_answers:
+        if self.up:
             refused = [e for e in effects if isinstance(e, m.Refused)]
             self.network.send(self, origin, origin.answered, message, *refused)
-        if self.up and isinstance(message, m.HealthCheck | m.Join):
-            self._tell(origin)
 
-    def show(self, origin: ToyClient) -> None:
+    def show(self, origin: ClientNode) -> None:
         """A client asks for the state."""
         self.connected[origin.id] = origin
         self._tell(origin)
@@ -54,5 +52,5 @@ class RunCoordinator(CoordinatorNode):
         model = self.audit.stored.get(message.location)
         return model is not None and model.hash == message.model_hash
 
-    def _tell(self, client: ToyClient) -> None:
+    def _tell(self, client: ClientNode) -> None:
         self.network.send(self, client, client.see, self.version, self.audit.state)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def withdraw(world: RunWorld) -> None:
-    """Some clients, perhaps all, say goodbye at once; they join again with their next beat."""
+    """Some clients, perhaps all, say goodbye at once; they join again when they see it."""
     random = world.loop.random
     count = random.choice((1, 1, 2, len(world.nodes)))
     for client in random.sample(world.nodes, min(count, len(world.nodes))):

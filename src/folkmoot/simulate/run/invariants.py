@@ -15,6 +15,7 @@ from folkmoot.core.identity import short
 from folkmoot.simulate.audit import Invariant, Step
 from folkmoot.simulate.invariants import OF_EVERY_MACHINE
 from folkmoot.simulate.run import reference
+from folkmoot.simulate.run.committees import witnesses
 
 if TYPE_CHECKING:
     from folkmoot.simulate.run.audit import ModelLearnt, RunAudit
@@ -142,7 +143,7 @@ def witnesses_speak_for_themselves(audit: RunAudit, step: RunStep) -> str | None
     roster = [p for p in range(len(before.epoch.clients)) if p not in before.round.absent]
     if at not in roster or proof.index != roster.index(at):
         return f"{short(sender)} spoke as index {proof.index}"
-    if at not in audit.committees.witnesses(before, before.round):
+    if at not in witnesses(before, before.round):
         return f"{short(sender)} is not a witness"
     if any(w.proof.index == proof.index for w in before.round.witnesses):
         return f"{short(sender)} was counted twice"

@@ -14,13 +14,14 @@ from msgspec.structs import replace
 
 from folkmoot.core import bloom
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.assignment import Share
-from folkmoot.core.coordinator.commitment import commitment_hash
+from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.health import participant_item
-from folkmoot.core.coordinator.state import Coordinator, Round
+from folkmoot.core.coordinator.receive import member
+from folkmoot.core.coordinator.state import Coordinator, Phase, Round
 from folkmoot.simulate.run import reference
 from folkmoot.simulate.run.audit import ModelStored, ToyModel
-from folkmoot.simulate.run.toy_client import ToyClient
+from folkmoot.simulate.run.client import ClientNode
+from folkmoot.simulate.run.committees import witnesses
 
 WITNESS_LIES = (
     "claims everyone worked",
@@ -46,7 +47,9 @@ OTHER_LIES = (
 WRONG_MODEL = sha256(b"a model that the liars made up").digest()
 
 
-class LyingClient(ToyClient):
+class LyingClient(ClientNode):
+    """Its machine is honest; what it asks for is carried out with lies."""
+
     honest = False
     retired = False  # when a world's faults stop, its liars become honest
 
@@ -64,43 +67,55 @@ class LyingClient(ToyClient):
     def lie(self, name: str) -> bool:
         return name in self.lies and not self.retired and self.loop.chance(0.7)
 
-    def may_lie(self, view: Coordinator, round_: Round) -> bool:
+    def may_lie(self, state: Coordinator, round_: Round) -> bool:
         """Whether fewer liars than a quorum are among the elected."""
-        places = self.audit.committees.witnesses(view, round_)
-        ids = [view.epoch.clients[place].id for place in places]
+        places = witnesses(state, round_)
+        ids = [state.epoch.clients[place].id for place in places]
         liars = sum(isinstance(self.peers.get(i), LyingClient) for i in ids)
         return liars < reference.quorum(len(places))
 
+    def do(self, effect: c.Effect) -> None:
+        state = self.client.shown
+        if self.retired or state is None:
+            super().do(effect)
+            return
+        match effect:
+            case c.Submit(m.OpportunisticWitness() as truth):
+                if truth.height == state.round.height and self.may_lie(state, state.round):
+                    effect = c.Submit(self._testify(state, truth))
+            case c.Submit(m.Join() as join) if self.lie("claims to hold the model"):
+                effect = c.Submit(replace(join, model_hash=state.model_hash))
+            case c.Submit(m.HealthCheck() as sign) if self.lie("claims to be fast"):
+                effect = c.Submit(replace(sign, tokens_per_second=2**40))
+            case c.Train(epoch, height) if self.lie("trains nothing"):
+                self.happen(c.NotTrained(epoch, height))
+                return
+            case c.Tell(result) if self.lie("equivocates"):
+                other = sha256(result.commitment).digest()
+                roster = self.roster()
+                half = self.loop.random.sample(roster, len(roster) // 2)
+                self.gossip(replace(result, commitment=other, blob=other), half)
+            case c.Upload() if self.lie("reports a checkpoint that is not there"):
+                self._store_nothing(state)
+                return
+        super().do(effect)
+
     # As a witness.
 
-    def _witness(self, view: Coordinator, place: int, again: bool) -> None:
-        super()._witness(view, place, again)
-        index = view.index(view.round, place)
-        if index is None or not self.synced(view) or not self.lie("claims to be elected"):
-            return
-        proof = self.audit.committees.proof(view, view.round, index)
-        if not proof.witness:
-            forged = replace(proof, witness=True, position=self.loop.random.choice((0, 99)))
-            truth = super().testimony(view, view.round, index)
-            self.submit(replace(truth, proof=forged))
-
-    def testimony(self, view: Coordinator, current: Round, index: int) -> m.OpportunisticWitness:
-        truth = super().testimony(view, current, index)
-        if self.retired or not self.may_lie(view, current):
-            return truth
-        ids = [client.id for client in view.epoch.clients]
-        shape = view.bloom_shape(current, index)
+    def _testify(self, state: Coordinator, truth: m.OpportunisticWitness) -> m.OpportunisticWitness:
+        current, random = state.round, self.loop.random
+        shape = state.bloom_shape(current, truth.proof.index)
         if self.lie("sends a full filter"):
             ones = b"\xff" * (shape.bits // 8)
             self.submit(replace(truth, participant_bloom=ones, broadcast_bloom=ones))
         if self.lie("speaks for another index"):
-            other = self.loop.random.randrange(view.roster_size(current))
-            proof = self.audit.committees.proof(view, current, other)
+            other = random.randrange(state.roster_size(current))
+            proof = state.committee(current).get_witness(other)
             self.submit(replace(truth, proof=replace(proof, witness=True)))
         if self.lie("speaks of another round"):
-            self.submit(replace(truth, height=current.height + self.loop.random.choice((-1, 1))))
+            self.submit(replace(truth, height=current.height + random.choice((-1, 1))))
         if self.lie("claims everyone worked"):
-            items = [participant_item(identity) for identity in ids]
+            items = [participant_item(client.id) for client in state.epoch.clients]
             truth = replace(truth, participant_bloom=bloom.fill(items, shape))
         if self.lie("claims nobody worked"):
             nothing = bytes(shape.bits // 8)
@@ -112,59 +127,57 @@ class LyingClient(ToyClient):
             self.submit(replace(truth, model_hash=WRONG_MODEL))
         return truth
 
-    # As a trainer.
-
-    def publish(self, key: tuple[int, int], step: int, share: Share, roster: list[bytes]) -> None:
-        if self.lie("trains nothing"):
-            return
-        if not self.lie("equivocates"):
-            super().publish(key, step, share, roster)
-            return
-        half = self.loop.random.sample(roster, len(roster) // 2)
-        self.gossip(key, commitment_hash(step, share, self.id), half)
-        self.gossip(key, commitment_hash(step, share, self.id, b"or so"), roster)
-
-    def speed(self) -> int:
-        return 2**40 if self.lie("claims to be fast") else super().speed()
+    def _claim_election(self, state: Coordinator, index: int) -> None:
+        current = state.round
+        proof = state.committee(current).get_witness(index)
+        if not proof.witness:
+            forged = replace(proof, witness=True, position=self.loop.random.choice((0, 99)))
+            nothing = bytes(state.bloom_shape(current, index).bits // 8)
+            where = (self.id, state.epoch_number, current.height)
+            self.submit(
+                m.OpportunisticWitness(
+                    *where, forged, nothing, nothing, bytes(32), state.model_hash
+                )
+            )
 
     # As a peer.
 
-    def asked(self, peer: ToyClient, what: str, name: bytes) -> None:
-        if what == "model" and self.lie("hands out a wrong model"):
+    def asked_model(self, peer: ClientNode, name: bytes) -> None:
+        if self.lie("hands out a wrong model"):
             self.network.send(self, peer, peer.given_model, name, ToyModel(WRONG_MODEL, 1))
         else:
-            super().asked(peer, what, name)
-
-    def holding(self) -> bytes:
-        if self.view is not None and self.lie("claims to hold the model"):
-            return self.view.model_hash
-        return super().holding()
+            super().asked_model(peer, name)
 
     # As a sender of anything at any time.
 
-    def beat(self) -> None:
-        super().beat()
-        view = self.view
-        if self.retired or view is None or not view.epoch.clients:
+    def watch(self) -> None:
+        super().watch()
+        state = self.client.shown
+        if self.retired or state is None or not state.epoch.clients:
             return
-        victim = self.loop.random.choice(view.epoch.clients).id
+        victim = self.loop.random.choice(state.epoch.clients).id
         if self.lie("accuses the healthy"):
             accused = self.loop.random.choice((victim, victim, bytes(32)))
-            self.submit(m.HealthCheck(self.id, (accused,), self.speed()))
+            self.submit(m.HealthCheck(self.id, (accused,)))
         if self.lie("is ready without the model"):
-            self.submit(m.Ready(self.id, view.epoch_number))
+            self.submit(m.Ready(self.id, state.epoch_number))
+        if state.phase is Phase.Cooldown and self.lie("reports a checkpoint that is not there"):
+            self._store_nothing(state)
         if self.lie("spoofs senders"):
             self.submit(m.Withdraw(victim))
-            self.submit(m.Ready(victim, view.epoch_number))
+            self.submit(m.Ready(victim, state.epoch_number))
+        place = member(state, self.id)
+        index = (
+            state.index(state.round, place) if state.epoch.rounds and place is not None else None
+        )
+        if index is not None and self.lie("claims to be elected"):
+            self._claim_election(state, index)
 
-    def _store(self, view: Coordinator, place: int, again: bool) -> None:
-        if not self.lie("reports a checkpoint that is not there"):
-            super()._store(view, place, again)
-            return
-        # Nothing; or another model, stored by someone some time ago, or by the liar just now.
-        own = f"{view.run.model.checkpoint}/lie-{self.id.hex()[:8]}"
+    def _store_nothing(self, state: Coordinator) -> None:
+        """Nothing; or another model, stored by someone some time ago, or by the liar just now."""
+        own = f"{state.run.model.checkpoint}/lie-{self.id.hex()[:8]}"
         self.audit.tell(ModelStored(own, WRONG_MODEL, "1"))
         where = self.loop.random.choice([*self.audit.stored, own, f"{own}-nothing"])
         found = self.audit.stored.get(where)
-        name = found.hash if found else view.model_hash
-        self.submit(m.OpportunisticCooldown(self.id, view.epoch_number, where, name))
+        name = found.hash if found else state.model_hash
+        self.submit(m.OpportunisticCooldown(self.id, state.epoch_number, where, name))

@@ -1,18 +1,15 @@
 """Worlds around the machine of a run: a coordinator, clients, liars, a bad network."""
 
-from typing import ClassVar
-
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model, Run
 from folkmoot.core.coordinator.messages import Resume
 from folkmoot.simulate.audit import Input, Violation
 from folkmoot.simulate.loop import Loop
 from folkmoot.simulate.run.audit import RunAudit
+from folkmoot.simulate.run.client import ClientNode
 from folkmoot.simulate.run.coordinator import RunCoordinator
 from folkmoot.simulate.run.faults import RUN_FAULTS
 from folkmoot.simulate.run.liar import LyingClient
 from folkmoot.simulate.run.mutants import MUTANTS
-from folkmoot.simulate.run.real_client import RealClient
-from folkmoot.simulate.run.toy_client import ToyClient
 from folkmoot.simulate.world import World
 
 
@@ -46,24 +43,21 @@ def draw_run(loop: Loop, clients: int) -> Run:
 
 
 class RunWorld(World):
-    """Honest clients are toys that share what they compute, for speed."""
-
     audit_type = RunAudit
     mutants = MUTANTS
     faults = RUN_FAULTS
-    honest: ClassVar[type[ToyClient]] = ToyClient
     audit: RunAudit
     coordinator: RunCoordinator
-    nodes: list[ToyClient]
+    nodes: list[ClientNode]
 
     def populate(self) -> None:
         random = self.loop.random
         count, liars = random.randint(3, 7), random.choice((0, 0, 1, 2, 2))
         self.audit = RunAudit(draw_run(self.loop, count))
         self.coordinator = RunCoordinator(self.loop, self.network, self.audit)
-        peers: dict[bytes, ToyClient] = {}
+        peers: dict[bytes, ClientNode] = {}
         for at in range(count):
-            kind = LyingClient if at < liars else self.honest
+            kind = LyingClient if at < liars else ClientNode
             identity = random.randbytes(32)
             peers[identity] = kind(
                 self.loop, self.network, self.coordinator, self.audit, peers, identity
@@ -92,9 +86,3 @@ class RunWorld(World):
             "samples learnt": audit.samples_attested,
             "samples attested but without one agreed result": audit.samples_lost,
         }
-
-
-class ClientWorld(RunWorld):
-    """Honest clients run the real client's machine, each on its own."""
-
-    honest = RealClient

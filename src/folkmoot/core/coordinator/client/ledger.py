@@ -4,7 +4,7 @@ Two questions are answered here, equally on every client that knows the same res
 witness attests, and which results are learnt once the witnesses have spoken.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -12,7 +12,10 @@ from msgspec import Meta
 
 from folkmoot.core import bloom
 from folkmoot.core.coordinator.assignment import Share
-from folkmoot.core.coordinator.commitment import select_consensus_commitment_by_witnesses
+from folkmoot.core.coordinator.commitment import (
+    count_votes,
+    select_consensus_commitment_by_witnesses,
+)
 from folkmoot.core.coordinator.health import participant_item, trainer_healthy_score_by_witnesses
 from folkmoot.core.coordinator.state import Coordinator, Round
 from folkmoot.core.merkle import merkle_root
@@ -42,14 +45,7 @@ class Attested(msgspec.Struct, frozen=True):
     filters: tuple[tuple[bytes, bloom.Shape], ...]
 
     def __contains__(self, commitment: bytes) -> bool:
-        return self.votes([commitment]) > 0
-
-    def votes(self, commitments: Iterable[bytes]) -> int:
-        """How many votes these commitments have together."""
-        known = list(commitments)
-        if not known:
-            return 0
-        return sum(int(bloom.holds(bits, known, shape).sum()) for bits, shape in self.filters)
+        return count_votes([commitment], self.filters)[commitment] > 0
 
 
 def attested(state: Coordinator, by: Round) -> Attested:
@@ -127,18 +123,19 @@ class Ledger:
             return Verdict()
         senders = list(self.shares)
         scores = trainer_healthy_score_by_witnesses(senders, state, by)
-        seen = attested(state, by)
+        known = [commitment for offers in self.offers.values() for commitment in offers]
+        votes = count_votes(known, attested(state, by).filters)
         learn, missing, unheard = [], [], []
         for sender, score in zip(senders, scores.tolist(), strict=True):
             if score < quorum:
                 continue
             offers = self.own(sender)
-            chosen = select_consensus_commitment_by_witnesses(offers, seen.filters, quorum)
+            chosen = select_consensus_commitment_by_witnesses(offers, votes, quorum)
             if chosen is not None and chosen in self.sound:
                 learn.append(offers[chosen])
             elif chosen is not None:
                 missing.append(sender)
-            elif seen.votes(offers) < score:
+            elif sum(votes[commitment] for commitment in offers) < score:
                 # Else there is no other commitment: it told different witnesses different things,
                 # and nobody learns from it.
                 unheard.append(sender)

@@ -1,0 +1,241 @@
+"""A client in the worlds of a run: the client's machine (`core/coordinator/client`), and its shell.
+
+Messages to the coordinator are sent again until they are answered, as over a connection, and what
+the machine asks for is carried out in simulated time. The model is a toy whose hash is a pure
+function of the results it learnt, so that a divergence shows at once.
+"""
+
+from __future__ import annotations
+
+from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.assignment import total
+from folkmoot.core.coordinator.client import machine
+from folkmoot.core.coordinator.client import messages as c
+from folkmoot.core.coordinator.client.ledger import Result
+from folkmoot.core.coordinator.client.state import ClientState
+from folkmoot.core.coordinator.commitment import commitment_hash
+from folkmoot.core.coordinator.state import Coordinator, Source
+from folkmoot.simulate.loop import Loop
+from folkmoot.simulate.network import Network
+from folkmoot.simulate.node import Node
+from folkmoot.simulate.run.audit import (
+    ModelLearnt,
+    ModelStored,
+    ResultPublished,
+    RunAudit,
+    ToyModel,
+)
+from folkmoot.simulate.run.coordinator import RunCoordinator
+from folkmoot.simulate.run.reference import GENESIS, learn, mask
+
+WATCH = 1500  # milliseconds between two looks at the state, when nothing is told
+RESEND = 1000
+TRIES = 8
+
+
+class ClientNode(Node):
+    honest = True
+
+    def __init__(
+        self,
+        loop: Loop,
+        network: Network,
+        coordinator: RunCoordinator,
+        audit: RunAudit,
+        peers: dict[bytes, ClientNode],
+        identity: bytes,
+    ) -> None:
+        super().__init__(loop)
+        self.network, self.coordinator = network, coordinator
+        self.audit, self.peers = audit, peers
+        self.id = identity
+        self.sample_time = loop.random.uniform(20, 250)
+        self.forget()
+
+    def forget(self) -> None:
+        self.client = ClientState(self.id, self.audit.config.run_id)
+        self.version = -1  # of the state it saw last
+        self.alarm = -1
+        self.model = ToyModel(b"", 0)
+        self.shared = self.model  # what peers may have a copy of
+        self.wanted: tuple[int, bytes, int] | None = None  # epoch, model, tries left
+        self.stopped = -1  # the last epoch whose work was given up
+        self.abandoned: set[tuple[int, int]] = set()
+        self.unanswered: list[m.AnyEvent] = []
+
+    def start(self) -> None:
+        self.after(self.loop.random.uniform(0, 200), self.watch)
+
+    def watch(self) -> None:
+        """Look at the state again and again."""
+        self.after(WATCH, self.watch)
+        self.network.send(self, self.coordinator, self.coordinator.show, self)
+
+    def see(self, version: int, state: Coordinator) -> None:
+        if version > self.version:
+            self.version = version
+            self.happen(c.Saw(state))
+
+    def happen(self, event: c.Event) -> None:
+        client = self.client
+        for effect in machine.apply(client, event, self.loop.now):
+            self.do(effect)
+        if client.shown is None:
+            return
+        due = machine.next_tick(self.client, self.loop.now + 1)
+        if self.alarm <= self.loop.now or due < self.alarm:
+            self.alarm = due
+            self.after((due - self.loop.now) * self.rate, self._ring, due)
+
+    def _ring(self, due: int) -> None:
+        if due == self.alarm:
+            self.happen(c.Tick())
+
+    def do(self, effect: c.Effect) -> None:
+        """Carry out what the machine asks for."""
+        match effect:
+            case c.Submit(message):
+                self.unanswered.append(message)
+                self._send(message, TRIES)
+            case c.Load():
+                self._load(effect)
+            case c.ShareModel():
+                self.shared = self.model
+            case c.Learn():
+                self._learn(effect)
+            case c.Train(epoch, height, step, share):
+                commitment = commitment_hash(step, share, self.id)
+                result = Result(epoch, height, self.id, commitment, commitment, 1)
+                self.after(total(share) * self.sample_time, self._trained, result)
+            case c.Tell(result):
+                self.gossip(result, self.roster())
+            case c.Fetch(result):
+                self.happen(c.Arrived(result))  # in these worlds bytes travel with their offer
+            case c.Ask():
+                for peer in (self.peers[identity] for identity in self.roster()):
+                    self.network.send(self, peer, peer.asked_results, self, effect)
+            case c.Upload(epoch):
+                took = self.loop.random.uniform(100, 3000)
+                self.after(took, self._uploaded, epoch, self.model)
+            case c.Abandon(epoch, height):
+                self.abandoned.add((epoch, height))
+            case c.Stop(epoch):
+                self.stopped = epoch
+
+    # The coordinator.
+
+    def submit(self, message: m.AnyEvent) -> None:
+        self.network.send(self, self.coordinator, self.coordinator.receive, self, message)
+
+    def _send(self, message: m.AnyEvent, tries: int) -> None:
+        if tries and any(one is message for one in self.unanswered):
+            self.submit(message)
+            self.after(RESEND, self._send, message, tries - 1)
+
+    def answered(self, message: m.AnyEvent, refused: m.Refused | None = None) -> None:
+        """The coordinator took a message, or refused it."""
+        known = len(self.unanswered)
+        self.unanswered = [one for one in self.unanswered if one is not message]
+        if refused is not None and len(self.unanswered) < known:
+            self.happen(c.WasRefused(message, refused))
+
+    # The model.
+
+    def _load(self, load: c.Load) -> None:
+        if load.checkpoint.source is Source.P2P:
+            self.wanted = (load.epoch, load.model_hash, TRIES)
+            self._seek(load.holders)
+            return
+        stored = self.audit.stored.get(load.checkpoint.location)
+        from_store = load.checkpoint.source is Source.Stored and stored is not None
+        model = stored if from_store and stored else ToyModel(GENESIS, 0)
+        self.after(self.loop.random.uniform(50, 400), self._have, load.epoch, model)
+
+    def _seek(self, holders: tuple[bytes, ...]) -> None:
+        """Ask one holder after the other."""
+        if self.wanted is None:
+            return
+        epoch, name, tries = self.wanted
+        if name == self.model.hash:
+            self._have(epoch, self.model)
+            return
+        others = [h for h in holders if h != self.id]
+        if not tries or not others:
+            self.wanted = None
+            self.happen(c.NotLoaded(epoch))
+            return
+        self.wanted = (epoch, name, tries - 1)
+        peer = self.peers.get(self.loop.random.choice(others))
+        if peer is not None:
+            self.network.send(self, peer, peer.asked_model, self, name)
+        self.after(RESEND, self._seek, holders)
+
+    def asked_model(self, peer: ClientNode, name: bytes) -> None:
+        if name == self.shared.hash:
+            self.network.send(self, peer, peer.given_model, name, self.shared)
+
+    def given_model(self, name: bytes, model: ToyModel) -> None:
+        # A peer may lie: what it hands over must have the hash that the quorum agreed on.
+        if self.wanted is not None and self.wanted[1] == name == model.hash:
+            self._have(self.wanted[0], model)
+
+    def _have(self, epoch: int, model: ToyModel) -> None:
+        self.wanted = None
+        if epoch > self.stopped and self.client.epoch == epoch:
+            self._hold(epoch, 0, model)
+            self.happen(c.Loaded(epoch, model.hash))
+
+    def _hold(self, epoch: int, height: int, model: ToyModel) -> None:
+        self.model = model
+        if self.honest:
+            self.audit.tell(ModelLearnt(self.id, epoch, height, model.hash, f"{model.samples:x}"))
+
+    def _learn(self, action: c.Learn) -> None:
+        assert self.client.shown is not None
+        delay = self.client.shown.run.config.delay
+        shares = self.client.ledgers[action.height - 1 - delay].shares
+        samples = self.model.samples
+        for result in action.results:
+            samples |= mask(shares[result.sender])
+        name = learn(self.model.hash, [result.commitment for result in action.results])
+        self._hold(action.epoch, action.height, ToyModel(name, samples))
+        self.after(5, self.happen, c.Learnt(action.epoch, action.height, name))
+
+    # Results.
+
+    def _trained(self, result: Result) -> None:
+        if result.epoch > self.stopped and (result.epoch, result.height) not in self.abandoned:
+            self.happen(c.Trained(result, int(1000 / self.sample_time)))
+
+    def gossip(self, result: Result, to: list[bytes]) -> None:
+        self.audit.tell(
+            ResultPublished(result.epoch, result.height, result.sender, result.commitment)
+        )
+        for peer in (self.peers[identity] for identity in to):
+            self.network.send(self, peer, peer.hear, result)
+
+    def roster(self) -> list[bytes]:
+        """The other clients of the epoch."""
+        clients = self.client.shown.epoch.clients if self.client.shown else ()
+        return [x.id for x in clients if x.id in self.peers and x.id != self.id]
+
+    def hear(self, result: Result) -> None:
+        self.happen(c.Offered(result))
+
+    def asked_results(self, peer: ClientNode, ask: c.Ask) -> None:
+        ledger = self.client.ledgers.get(ask.height) if ask.epoch == self.client.epoch else None
+        if ledger is None:
+            return
+        for sender in ask.shares:
+            for result in ledger.own(sender).values():
+                if result.commitment in ask.attested:
+                    self.network.send(self, peer, peer.hear, result)
+
+    # The checkpoint.
+
+    def _uploaded(self, epoch: int, model: ToyModel) -> None:
+        root = self.client.shown.run.model.checkpoint if self.client.shown else ""
+        if epoch > self.stopped and root:
+            location = f"{root}/{epoch}-{self.id.hex()[:8]}"
+            self.audit.tell(ModelStored(location, model.hash, f"{model.samples:x}"))
+            self.happen(c.Uploaded(epoch, location))
