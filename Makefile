@@ -42,7 +42,8 @@ format: $(VENV)/.dev ## rewrite the code in the house format
 	@$(BIN)/ruff check --fix .
 
 faults: $(VENV)/.dev ## long fault runs: simulated worlds, damaged bytes, real processes
-	@$(BIN)/folkmoot simulate --seeds 5000
+	@$(BIN)/folkmoot simulate --world run --seeds 5000
+	@$(BIN)/folkmoot simulate --world federation --seeds 5000
 	@$(BIN)/python -m pytest tests/fuzz --hypothesis-profile=long
 	@$(BIN)/python -m pytest -m faults
 

@@ -40,13 +40,20 @@ class ModelLearnt(Fact, frozen=True, tag=True):
     samples: str  # a mask, in hex: JSON has no numbers that large
 
 
+class GaveUp(Fact, frozen=True, tag=True):
+    """An honest client went on without a result that witnesses saw and nobody gave it."""
+
+    client: bytes
+    epoch: int
+
+
 class ModelStored(Fact, frozen=True, tag=True):
     location: str
     model_hash: bytes
     samples: str
 
 
-AnyFact = ResultPublished | ModelLearnt | ModelStored | Crashed
+AnyFact = ResultPublished | ModelLearnt | GaveUp | ModelStored | Crashed
 
 
 class ToyModel(NamedTuple):
@@ -68,7 +75,8 @@ class Books:
 
     def __init__(self, start: str) -> None:
         self.learnt = 0
-        self.lost = 0  # attested, yet no quorum holds one commitment: see `reference`
+        # Attested, yet no quorum holds one commitment (see `reference`), or nobody has the bytes.
+        self.lost = 0
         self.in_flight: dict[int, int] = {}
         self.kept = {start: (0, 0)}
 
@@ -94,6 +102,7 @@ class RunAudit(Audit[Run, Coordinator]):
         self.models = {reference.GENESIS: ToyModel(reference.GENESIS, 0)}
         self.canonical: dict[tuple[int, int], ToyModel] = {}
         self.stored: dict[str, ToyModel] = {}
+        self.gave_up: set[tuple[int, bytes]] = set()  # epochs and clients
         self.verdict: Verdict | None = None  # of this step, when it judged
         self.unhealthy: frozenset[int] = frozenset()  # by the last verdict
         self.blamed: frozenset[int] = frozenset()  # the same, before this step
@@ -115,6 +124,11 @@ class RunAudit(Audit[Run, Coordinator]):
                 claims.append(fact.commitment)
         elif isinstance(fact, ModelStored):
             self.stored[fact.location] = ToyModel(fact.model_hash, int(fact.samples, 16))
+        elif isinstance(fact, GaveUp):
+            self.gave_up.add((fact.epoch, fact.client))
+        elif (fact.epoch, fact.client) in self.gave_up:
+            model = ToyModel(fact.model_hash, int(fact.samples, 16))
+            self.models.setdefault(model.hash, model)
         elif isinstance(fact, ModelLearnt):
             self.check("honest_models_are_equal", honest_models_are_equal(self, fact))
 
@@ -124,6 +138,8 @@ class RunAudit(Audit[Run, Coordinator]):
         if step.moved and step.before.phase is Phase.RoundWitness:
             # The witness that closes a round is in the state after it, not before.
             height = step.before.round.height
+            if after.epoch.agreed_height == height:
+                self._adopt(step.before.epoch_number, height, after.model_hash)
             self._close(step.before, after.round_at(height) or step.before.round)
         for effect in step.effects:
             if isinstance(effect, m.RoundStarted):
@@ -147,6 +163,13 @@ class RunAudit(Audit[Run, Coordinator]):
         if checkpoint.source is Source.Stored and checkpoint.location in self.stored:
             return self.stored[checkpoint.location]
         return self.models[reference.GENESIS]
+
+    def _adopt(self, epoch: int, height: int, agreed: bytes) -> None:
+        """When all who held a result are gone, the others go on without it, and agree on that."""
+        honest, found = self.canonical[epoch, height], self.models.get(agreed)
+        if found is not None and found != honest and any(epoch == one for one, _ in self.gave_up):
+            self.canonical[epoch, height] = found
+            self.books.lost |= honest.samples & ~found.samples
 
     def _close(self, state: Coordinator, by: Round) -> None:
         """Judge the closing round by the plain reference and say what honest models become."""

@@ -12,13 +12,16 @@ from folkmoot.core.coordinator.assignment import total
 from folkmoot.core.coordinator.client import machine
 from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.client.ledger import Result
-from folkmoot.core.coordinator.client.state import ClientState
+from folkmoot.core.coordinator.client.moment import ASK_TRIES
+from folkmoot.core.coordinator.client.state import ClientState, Phase
 from folkmoot.core.coordinator.commitment import commitment_hash
 from folkmoot.core.coordinator.state import Coordinator, Source
+from folkmoot.core.machine import StateChanged
 from folkmoot.simulate.loop import Loop
 from folkmoot.simulate.network import Network
 from folkmoot.simulate.node import Node
 from folkmoot.simulate.run.audit import (
+    GaveUp,
     ModelLearnt,
     ModelStored,
     ResultPublished,
@@ -78,6 +81,7 @@ class ClientNode(Node):
 
     def happen(self, event: c.Event) -> None:
         client = self.client
+        self.asked = client.asked
         for effect in machine.apply(client, event, self.loop.now):
             self.do(effect)
         if client.shown is None:
@@ -94,6 +98,9 @@ class ClientNode(Node):
     def do(self, effect: c.Effect) -> None:
         """Carry out what the machine asks for."""
         match effect:
+            case StateChanged(Phase.Ready, Phase.Ready | Phase.Learning):
+                if self.honest and self.asked >= ASK_TRIES:
+                    self.audit.tell(GaveUp(self.id, self.client.epoch))
             case c.Submit(message):
                 self.unanswered.append(message)
                 self._send(message, TRIES)
