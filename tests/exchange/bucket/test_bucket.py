@@ -132,7 +132,23 @@ def test_a_writer_that_fails_midway_leaves_nothing(bucket: Bucket):
 
 
 @pytest.mark.parametrize(
-    "key", ["", "/x", "a//b", "../x", "a/../b", ".", "a/", "x#1", "a\\b", "a\nb", "a?b", "k" * 901]
+    "key",
+    [
+        "",
+        "/x",
+        "a//b",
+        "../x",
+        "a/../b",
+        ".",
+        "a/",
+        "x#1",
+        "a\\b",
+        "a\nb",
+        "a?b",
+        "k" * 901,
+        "A:",
+        "x/b|",
+    ],
 )
 def test_a_key_that_could_mean_something_else_is_refused(bucket: Bucket, key: str):
     for call in (bucket.size, bucket.delete, lambda k: bucket.put(k, b"1")):

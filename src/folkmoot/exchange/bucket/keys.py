@@ -10,6 +10,9 @@ def checked_key(url: str, key: str) -> str:
         raise NotPossible(url, key[:80], "a key is 1 to 900 characters, with no empty or dot parts")
     if not key.isprintable() or any(mark in key for mark in "\\#?%*"):
         raise NotPossible(url, repr(key), "a key has no control characters and none of \\ # ? % *")
+    if any(part.endswith((":", "|")) for part in parts):
+        # A folder's store takes these for a drive of Windows, and looks for a file below it.
+        raise NotPossible(url, key[:80], "no part of a key ends in : or |")
     return key
 
 
