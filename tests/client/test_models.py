@@ -12,7 +12,7 @@ from folkmoot.client.learner import Learner
 from folkmoot.client.models import Models
 from folkmoot.core.coordinator.assignment import Span
 from folkmoot.core.coordinator.client import messages as c
-from folkmoot.core.coordinator.state import Checkpoint, Source
+from folkmoot.core.coordinator.state import Checkpoint, CheckpointSource
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.exchange.peer import Peer, SharedModel
 from support.peers import members
@@ -35,7 +35,7 @@ class Joiner:
     async def _work(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
 
-    async def load(self, source: Source, wanted: bytes, *holders: bytes) -> bytes | None:
+    async def load(self, source: CheckpointSource, wanted: bytes, *holders: bytes) -> bytes | None:
         checkpoint = Checkpoint(source, self.stored, self.agreed)
         return await self.models.load(c.Load(0, checkpoint, wanted, holders))
 
@@ -49,16 +49,16 @@ async def pair(tmp_path: Path) -> AsyncIterator[tuple[Joiner, Peer]]:
         yield Joiner(tmp_path, here), there
 
 
-@pytest.mark.parametrize("source", [Source.Stored, Source.Ephemeral])
+@pytest.mark.parametrize("source", [CheckpointSource.Stored, CheckpointSource.Ephemeral])
 async def test_a_model_with_another_hash_is_not_taken(
-    pair: tuple[Joiner, Peer], source: Source
+    pair: tuple[Joiner, Peer], source: CheckpointSource
 ) -> None:
     joiner, _ = pair
     assert await joiner.load(source, bytes(32)) is None
     (refused,) = joiner.said
     assert isinstance(refused, events.ModelNotLoaded)
     assert "not the one that was agreed on" in refused.reason
-    assert await joiner.load(Source.Stored, joiner.agreed) == joiner.agreed
+    assert await joiner.load(CheckpointSource.Stored, joiner.agreed) == joiner.agreed
     assert joiner.sources() == ["storage"]
 
 
@@ -84,7 +84,7 @@ async def test_what_is_not_agreed_on_never_enters_the_model(
     monkeypatch.setattr(models, "PATIENCE", 0.0)
     joiner, liar = pair
     lie(liar, joiner)
-    assert await joiner.load(Source.P2P, joiner.agreed, liar.id) == joiner.agreed
+    assert await joiner.load(CheckpointSource.P2P, joiner.agreed, liar.id) == joiner.agreed
     assert joiner.sources() == ["storage"]
     assert not [event for event in joiner.said if isinstance(event, events.ModelNotLoaded)]
 
@@ -92,13 +92,13 @@ async def test_what_is_not_agreed_on_never_enters_the_model(
 async def test_the_agreed_model_is_taken_from_a_peer(pair: tuple[Joiner, Peer]) -> None:
     joiner, honest = pair
     SharedModel(honest, joiner.agreed, joiner.other.shared_parts())
-    assert await joiner.load(Source.P2P, joiner.agreed, honest.id) == joiner.agreed
+    assert await joiner.load(CheckpointSource.P2P, joiner.agreed, honest.id) == joiner.agreed
     assert joiner.sources() == ["peers"]
 
 
 def test_a_part_fits_only_under_its_name_with_every_bit(tmp_path: Path) -> None:
     learner = Learner(make_run(tmp_path))
-    leaves = learner.leaves()
+    leaves = learner.leaf_hashes()
     for name, _, data in learner.shared_parts():
         assert learner.fits(name, data, leaves)
         assert not learner.fits(name, bytes([data[0] ^ 1]) + data[1:], leaves)

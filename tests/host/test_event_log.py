@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from folkmoot.core.machine import StateChanged
 from folkmoot.host.event_log import (
-    Entry,
     EventLog,
     EventsMissed,
+    LoggedRecord,
     LogReader,
     Record,
     Unknown,
@@ -51,7 +51,7 @@ def test_records_come_back_as_they_were(tmp_path: Path) -> None:
     written = [Hurt(b"\x00\xff", 0.5, (1, 2)), StateChanged("A", "B"), Healed()]
     for record in written:
         log.write(record)
-    assert list(reader(path).new()) == [Entry(clock(), record) for record in written]
+    assert list(reader(path).new()) == [LoggedRecord(clock(), record) for record in written]
 
 
 def test_a_line_can_be_read_without_us(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_log_that_was_begun_anew_is_read_from_its_beginning(tmp_path: Path) ->
 def test_an_unknown_type_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text('{"time": 1, "type": "Newer", "what": [1]}\n')
-    assert list(reader(path).new()) == [Entry(1, Unknown("Newer", {"what": [1]}))]
+    assert list(reader(path).new()) == [LoggedRecord(1, Unknown("Newer", {"what": [1]}))]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_no_bytes_stop_a_reader(
 ) -> None:
     path = tmp_path_factory.mktemp("noise") / "events.jsonl"
     path.write_bytes(b"".join(parts) + b'\n{"time": 9, "type": "Healed"}\n')
-    assert [*reader(path).new()][-1] == Entry(9, Healed())
+    assert [*reader(path).new()][-1] == LoggedRecord(9, Healed())
 
 
 def test_what_a_killed_process_left_of_a_line_costs_only_that_line(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_what_a_killed_process_left_of_a_line_costs_only_that_line(tmp_path: Pat
     path.write_text('{"time": 1, "type": "Heal')
     EventLog(path, clock).write(Healed())
     log = reader(path)
-    assert list(log.new()) == [Entry(clock(), Healed())]
+    assert list(log.new()) == [LoggedRecord(clock(), Healed())]
     assert log.damaged == 1
 
 

@@ -21,7 +21,7 @@ from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.client.ledger import Result, attest
 from folkmoot.core.coordinator.client.state import ClientState
 from folkmoot.core.coordinator.health import participant_item
-from folkmoot.core.coordinator.state import Source
+from folkmoot.core.coordinator.state import CheckpointSource
 from folkmoot.core.machine import Effect, Event
 from scenarios.coordinator_words import CoordinatorWords, identity, model_hash, name, spans
 from scenarios.transcript import Words
@@ -229,9 +229,9 @@ class ClientWords(Words):
 
     def _load(self, load: c.Load) -> str:
         match load.checkpoint.source:
-            case Source.Ephemeral:
+            case CheckpointSource.Ephemeral:
                 return "makes the model from the run's seed"
-            case Source.Stored:
+            case CheckpointSource.Stored:
                 return f"loads the model at {load.checkpoint.location}"
         return f"loads {self.run.hashes[load.model_hash]} from {_names(load.holders)}"
 

@@ -123,11 +123,11 @@ class Learner:
     def part_sizes(self) -> dict[str, int]:
         return {name: part.numel() * part.element_size() for name, part in self.parts().items()}
 
-    def leaves(self) -> dict[str, bytes]:
+    def leaf_hashes(self) -> dict[str, bytes]:
         return {name: state_hash.leaf_hash(name, part) for name, part in self.parts().items()}
 
     def hash(self) -> bytes:
-        return root_hash(self.leaves())
+        return root_hash(self.leaf_hashes())
 
     def shared_parts(self) -> list[tuple[str, bytes, bytes]]:
         """(name, leaf, bytes) of a copy that peers may fetch while we go on."""

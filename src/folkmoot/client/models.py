@@ -15,7 +15,7 @@ from typing import Any
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
 from folkmoot.core.coordinator.client import messages as c
-from folkmoot.core.coordinator.state import Source
+from folkmoot.core.coordinator.state import CheckpointSource
 from folkmoot.exchange.bucket import BucketError, open_checkpoints
 from folkmoot.exchange.peer import (
     ModelManifest,
@@ -78,9 +78,9 @@ class Models:
     async def _get(self, action: c.Load) -> str:
         if self._holds and await self._work(self.learner.hash) == action.model_hash:
             return "own"
-        if action.checkpoint.source is Source.P2P:
+        if action.checkpoint.source is CheckpointSource.P2P:
             return await self._from_peers(action)
-        if action.checkpoint.source is Source.Stored:
+        if action.checkpoint.source is CheckpointSource.Stored:
             return await self._from_storage(action.checkpoint.location)
         await self._work(self.learner.initialise)
         return "seed"
@@ -104,7 +104,7 @@ class Models:
 
         def agreed(manifest: ModelManifest) -> bool:
             leaves.clear()
-            leaves.update(manifest.leaves())
+            leaves.update(manifest.leaf_hashes())
             return root_hash(leaves) == action.model_hash
 
         holders = [holder for holder in action.holders if holder != self.peer.id]

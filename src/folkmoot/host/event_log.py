@@ -101,7 +101,7 @@ class EventLog:
         self._torn = size > 0 and os.pread(self._fd, 1, size - 1) != b"\n"
 
 
-class Entry(NamedTuple):
+class LoggedRecord(NamedTuple):
     time: int  # milliseconds since 1970
     record: msgspec.Struct
 
@@ -117,7 +117,7 @@ class LogReader:
         self._position = 0
         self._rest = b""
 
-    def new(self) -> Iterator[Entry]:
+    def new(self) -> Iterator[LoggedRecord]:
         """What was written since the last call."""
         data = self._read()  # may begin anew, with no rest
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -139,21 +139,21 @@ class LogReader:
         self._position += len(data)
         return data
 
-    def _entry(self, fields: dict[str, Any]) -> Entry:
+    def _entry(self, fields: dict[str, Any]) -> LoggedRecord:
         time, tag = fields.pop("time"), fields["type"]
         if type(time) is not int or type(tag) is not str:
             raise TypeError("time is not whole milliseconds, or type no name")
         known = self._types.get(tag)
         if known is None:
             del fields["type"]
-            return Entry(time, Unknown(tag, fields))
+            return LoggedRecord(time, Unknown(tag, fields))
         for field in msgspec.structs.fields(known):
             value = fields.get(field.encode_name)
             if field.type is bytes and isinstance(value, str):
                 fields[field.encode_name] = bytes.fromhex(value)
             elif field.type is float and value is None and field.encode_name in fields:
                 fields[field.encode_name] = math.nan  # JSON has no other way to write it
-        return Entry(time, msgspec.convert(fields, known))
+        return LoggedRecord(time, msgspec.convert(fields, known))
 
 
 def records_in(*modules: ModuleType) -> list[type[msgspec.Struct]]:

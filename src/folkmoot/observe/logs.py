@@ -9,7 +9,7 @@ from folkmoot.core.coordinator import messages as run_effects
 from folkmoot.core.federation import messages as federation_effects
 from folkmoot.federated.coordinator import events as coordinator_events
 from folkmoot.federated.participant import events as participant_events
-from folkmoot.host.event_log import Entry, LogReader, records_in
+from folkmoot.host.event_log import LoggedRecord, LogReader, records_in
 
 
 def server_log(path: Path) -> LogReader:
@@ -40,7 +40,7 @@ READERS = {
 }
 
 
-def read_log(path: str | os.PathLike[str], kind: str) -> list[Entry]:
+def read_log(path: str | os.PathLike[str], kind: str) -> list[LoggedRecord]:
     """What the log at `path` holds so far; `kind` is one of `READERS`, by who wrote it."""
     if kind not in READERS:
         raise ValueError(f"there is no log of a {kind!r}; there are: {', '.join(READERS)}")

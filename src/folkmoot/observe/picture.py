@@ -8,7 +8,7 @@ import msgspec
 from folkmoot.client import events as client
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.identity import short
-from folkmoot.host.event_log import Entry, EventsMissed, LogReader
+from folkmoot.host.event_log import EventsMissed, LoggedRecord, LogReader
 from folkmoot.observe.logs import client_log, server_log
 
 
@@ -84,7 +84,7 @@ class Picture:
         self._last = max(self._last, time)
         return [f"{(time - self._begun) / 1000:7.1f} s  {words}"] if words else []
 
-    def _from_server(self, entry: Entry) -> str | None:
+    def _from_server(self, entry: LoggedRecord) -> str | None:
         match entry.record:
             case m.StateChanged(after=after):
                 self.phase, self.since = after, entry.time

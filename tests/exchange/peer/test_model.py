@@ -34,7 +34,7 @@ MODEL = root(LEAVES)
 
 
 def agreed(manifest: ModelManifest) -> bool:
-    return root(manifest.leaves()) == MODEL
+    return root(manifest.leaf_hashes()) == MODEL
 
 
 def check(name: str, data: bytes) -> bool:

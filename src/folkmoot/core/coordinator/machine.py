@@ -34,7 +34,7 @@ from folkmoot.core.coordinator.conditions import (
 from folkmoot.core.coordinator.config import Run
 from folkmoot.core.coordinator.phases import CLOSE, ENTER, tick
 from folkmoot.core.coordinator.receive import Effects
-from folkmoot.core.coordinator.state import Checkpoint, Coordinator, Phase, Source
+from folkmoot.core.coordinator.state import Checkpoint, CheckpointSource, Coordinator, Phase
 from folkmoot.core.machine import Outcome, decoder
 from folkmoot.core.machine import encode as encode
 from folkmoot.core.table import Edge, first
@@ -45,7 +45,7 @@ decode = decoder(Coordinator)
 
 def create(run: Run, now: int) -> Coordinator:
     """A run before anyone joined."""
-    source = Source.Stored if run.model.start else Source.Ephemeral
+    source = CheckpointSource.Stored if run.model.start else CheckpointSource.Ephemeral
     checkpoint = Checkpoint(source, run.model.start)
     return Coordinator(run, Phase.WaitingForMembers, now, checkpoint=checkpoint)
 

@@ -19,6 +19,7 @@ from folkmoot.core.coordinator.health import agreed_model, judge
 from folkmoot.core.coordinator.receive import Effects, remove
 from folkmoot.core.coordinator.state import (
     STORED_ROUNDS,
+    CheckpointSource,
     Client,
     Coordinator,
     Epoch,
@@ -28,7 +29,6 @@ from folkmoot.core.coordinator.state import (
     Phase,
     Progress,
     Round,
-    Source,
     bit,
     vitals_of,
 )
@@ -125,7 +125,7 @@ def _close_cooldown(state: Coordinator, now: int) -> tuple[Coordinator, Effects]
 
 def _release(state: Coordinator, trained: bool) -> tuple[Coordinator, Effects]:
     """End the epoch: its clients wait for the next one."""
-    holding = state.model_hash if state.checkpoint.source is Source.P2P else b""
+    holding = state.model_hash if state.checkpoint.source is CheckpointSource.P2P else b""
     back = []
     vitals = state.vitals().tolist()
     for place, client in enumerate(state.epoch.clients):
@@ -155,7 +155,9 @@ def _enter_warmup(state: Coordinator, now: int, seed: int) -> tuple[Coordinator,
     chosen = _choose(state, seed)
     effects: Effects = ()
     newest = state.model_hash
-    if state.checkpoint.source is Source.P2P and all(p.model_hash != newest for p in chosen):
+    if state.checkpoint.source is CheckpointSource.P2P and all(
+        p.model_hash != newest for p in chosen
+    ):
         state, effects = _rewind(state)
     places = len(chosen)
     epoch = Epoch(
@@ -187,7 +189,7 @@ def _choose(state: Coordinator, seed: int) -> list[Pending]:
 def _rewind(state: Coordinator) -> tuple[Coordinator, Effects]:
     """Go back to the stored model, and to the progress that is in it."""
     kept = state.checkpoint
-    source = Source.Stored if kept.location else Source.Ephemeral
+    source = CheckpointSource.Stored if kept.location else CheckpointSource.Ephemeral
     rewound = m.Rewound(state.progress.step, kept.progress.step)
     state = replace(
         state,
@@ -247,7 +249,7 @@ def _enter_cooldown(state: Coordinator, now: int, seed: int) -> tuple[Coordinato
     election = Round(state.round.height + 1, state.progress.step, seed, absent=epoch.absent)
     wanted: Effects = ()
     if agreed(state):
-        state = replace(state, checkpoint=replace(state.checkpoint, source=Source.P2P))
+        state = replace(state, checkpoint=replace(state.checkpoint, source=CheckpointSource.P2P))
         if not nothing_to_store(state):
             count = checkpointers(state.active)
             wanted = (m.CheckpointWanted(state.epoch_number, count, state.model_hash),)
@@ -259,7 +261,7 @@ def _enter_cooldown(state: Coordinator, now: int, seed: int) -> tuple[Coordinato
 def _enter_finished(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, Effects]:
     if not state.epoch.clients:
         return state, ()
-    state = replace(state, checkpoint=replace(state.checkpoint, source=Source.P2P))
+    state = replace(state, checkpoint=replace(state.checkpoint, source=CheckpointSource.P2P))
     return _release(state, trained=True)
 
 

@@ -17,11 +17,11 @@ from folkmoot.core.coordinator.state import (
     VITAL,
     VITALS_IN_PIECE,
     Checkpoint,
+    CheckpointSource,
     Coordinator,
     Left,
     Pending,
     Phase,
-    Source,
     Witness,
     bit,
     with_bit,
@@ -154,12 +154,15 @@ def opportunistic_cooldown(
         return Reason.NotACheckpointer
     if state.epoch.checkpointed:
         return Reason.Duplicate
-    if message.model_hash != state.model_hash or state.checkpoint.source is not Source.P2P:
+    if (
+        message.model_hash != state.model_hash
+        or state.checkpoint.source is not CheckpointSource.P2P
+    ):
         return Reason.WrongModel
     root = state.run.model.checkpoint
     if not root or not message.location.startswith(root) or len(message.location) > LOCATION_MAX:
         return Reason.WrongLocation
-    stored = Checkpoint(Source.P2P, message.location, message.model_hash, state.progress)
+    stored = Checkpoint(CheckpointSource.P2P, message.location, message.model_hash, state.progress)
     epoch = replace(state.epoch, checkpointed=True)
     done = m.CheckpointStored(message.location, state.progress.step)
     return replace(state, epoch=epoch, checkpoint=stored), (done,)

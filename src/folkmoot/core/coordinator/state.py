@@ -51,7 +51,7 @@ class Left(StrEnum):
     SilentWitness = "SilentWitness"
 
 
-class Source(StrEnum):
+class CheckpointSource(StrEnum):
     """Where a client that joins gets the model from."""
 
     Ephemeral = "Ephemeral"  # nowhere: everyone initialises it from the run's seed
@@ -112,7 +112,7 @@ class Progress(msgspec.Struct, frozen=True):
 class Checkpoint(msgspec.Struct, frozen=True):
     """The last stored model and how far it is; and where the newest one is to be had."""
 
-    source: Source = Source.Ephemeral
+    source: CheckpointSource = CheckpointSource.Ephemeral
     location: str = ""
     model_hash: bytes = b""
     progress: Progress = Progress()

@@ -41,7 +41,7 @@ class ModelManifest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     model: Key
     parameters: Parameters
 
-    def leaves(self) -> dict[str, bytes]:
+    def leaf_hashes(self) -> dict[str, bytes]:
         return {p.name: p.leaf for p in self.parameters}
 
 

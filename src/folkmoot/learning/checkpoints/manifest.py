@@ -23,7 +23,7 @@ class Stopped(Exception):
     """The caller no longer wants a checkpoint saved or read to its end."""
 
 
-class Entry(Protocol):
+class StoredObject(Protocol):
     @property
     def key(self) -> str: ...
 
@@ -39,7 +39,7 @@ class Store(Protocol):
 
     def stream(self, key: str, limit: int) -> Iterator[bytes]: ...
 
-    def list(self, prefix: str = "") -> Iterable[Entry]: ...
+    def list(self, prefix: str = "") -> Iterable[StoredObject]: ...
 
     def delete(self, key: str) -> None: ...
 

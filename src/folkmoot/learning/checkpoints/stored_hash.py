@@ -23,7 +23,7 @@ HEADER_LIMIT = 16 << 20
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
-class Span(msgspec.Struct, frozen=True):
+class TensorSpan(msgspec.Struct, frozen=True):
     """A tensor in the header of a safetensors file."""
 
     dtype: str
@@ -74,11 +74,11 @@ def _leaf_hashes(content: Iterator[bytes], where: str) -> dict[str, bytes]:
     return hashes
 
 
-def _spans(header: bytes, where: str) -> dict[str, Span]:
+def _spans(header: bytes, where: str) -> dict[str, TensorSpan]:
     try:
         table = msgspec.json.decode(header, type=dict[str, Any])
         table.pop("__metadata__", None)
-        return msgspec.convert(table, dict[str, Span])
+        return msgspec.convert(table, dict[str, TensorSpan])
     except UNREADABLE as error:
         raise CheckpointError(f"{where}: its header cannot be read: {error}") from error
 

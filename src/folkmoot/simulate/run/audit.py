@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 from folkmoot.core.coordinator import machine
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import Run
-from folkmoot.core.coordinator.state import Coordinator, Phase, Round, Source
+from folkmoot.core.coordinator.state import CheckpointSource, Coordinator, Phase, Round
 from folkmoot.core.machine import Machine
 from folkmoot.simulate.audit import Audit, Crashed, Fact, Step
 from folkmoot.simulate.run import reference
@@ -158,9 +158,9 @@ class RunAudit(Audit[Run, Coordinator]):
 
     def _first_model(self, state: Coordinator) -> ToyModel:
         checkpoint = state.checkpoint
-        if checkpoint.source is Source.P2P:
+        if checkpoint.source is CheckpointSource.P2P:
             return self.models.get(state.model_hash, ToyModel(b"a model nobody holds", 0))
-        if checkpoint.source is Source.Stored and checkpoint.location in self.stored:
+        if checkpoint.source is CheckpointSource.Stored and checkpoint.location in self.stored:
             return self.stored[checkpoint.location]
         return self.models[reference.GENESIS]
 

@@ -15,7 +15,7 @@ from folkmoot.core.coordinator.client.ledger import Result
 from folkmoot.core.coordinator.client.moment import ASK_TRIES
 from folkmoot.core.coordinator.client.state import ClientState, Phase
 from folkmoot.core.coordinator.commitment import commitment_hash
-from folkmoot.core.coordinator.state import Coordinator, Source
+from folkmoot.core.coordinator.state import CheckpointSource, Coordinator
 from folkmoot.core.machine import StateChanged
 from folkmoot.simulate.loop import Loop
 from folkmoot.simulate.network import Network
@@ -149,12 +149,12 @@ class ClientNode(Node):
     # The model.
 
     def _load(self, load: c.Load) -> None:
-        if load.checkpoint.source is Source.P2P:
+        if load.checkpoint.source is CheckpointSource.P2P:
             self.wanted = (load.epoch, load.model_hash, TRIES)
             self._seek(load.holders)
             return
         stored = self.audit.stored.get(load.checkpoint.location)
-        from_store = load.checkpoint.source is Source.Stored and stored is not None
+        from_store = load.checkpoint.source is CheckpointSource.Stored and stored is not None
         model = stored if from_store and stored else ToyModel(GENESIS, 0)
         self.after(self.loop.random.uniform(50, 400), self._have, load.epoch, model)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.state import Coordinator, Left, Phase, Source
+from folkmoot.core.coordinator.state import CheckpointSource, Coordinator, Left, Phase
 from folkmoot.core.identity import short
 from folkmoot.simulate.audit import Invariant, Step
 from folkmoot.simulate.invariants import OF_EVERY_MACHINE
@@ -166,7 +166,7 @@ def agreed_models_are_honest(audit: RunAudit, step: RunStep) -> str | None:
 def a_run_hands_on_what_it_counted(audit: RunAudit, step: RunStep) -> str | None:
     """When clients hand on the model, it has learnt exactly the samples that progress counts."""
     entered = step.after.phase in (S.Cooldown, S.Warmup, S.Finished)
-    if not (step.moved and entered) or step.after.checkpoint.source is not Source.P2P:
+    if not (step.moved and entered) or step.after.checkpoint.source is not CheckpointSource.P2P:
         return None
     model = audit.models.get(step.after.model_hash)
     if model is None:

@@ -7,7 +7,7 @@ from folkmoot.core.coordinator.client.ledger import Verdict
 from folkmoot.core.coordinator.client.state import ClientState
 from folkmoot.core.coordinator.committee import is_checkpointer
 from folkmoot.core.coordinator.receive import IN_ROUND, member
-from folkmoot.core.coordinator.state import Coordinator, Phase, Source
+from folkmoot.core.coordinator.state import CheckpointSource, Coordinator, Phase
 
 # How often to ask for a result of which nobody may know: witnesses that lie, or a sender that told
 # each of them something else, make one that has no quorum. If it does exist, our model will differ
@@ -53,7 +53,7 @@ class Moment:
     @property
     def too_late_to_load(self) -> bool:
         """Also when nothing tells any more which model the peers began with."""
-        unknown = self._moved_on and self.state.checkpoint.source is Source.P2P
+        unknown = self._moved_on and self.state.checkpoint.source is CheckpointSource.P2P
         return unknown or self.too_late_to_catch_up
 
     @property
@@ -67,7 +67,7 @@ class Moment:
     @property
     def newcomers(self) -> bool:
         """Whether others need a copy of the model that we loaded, and have it from peers."""
-        if self.state.checkpoint.source is not Source.P2P:
+        if self.state.checkpoint.source is not CheckpointSource.P2P:
             return False
         held, me = self.client.model_hash, self.client.id
         return any(x.model_hash != held and x.id != me for x in self.state.epoch.clients)
