@@ -90,8 +90,9 @@ async def is_found_out(folder: Path, root: str, lie: Lie, why: str, **how: Any) 
         assert why in false.why
         assert isinstance(true, ClaimVerified)
         assert true.sender != false.sender
-        refused = [e for a in members for e in a.all(events.MessageRefused)]
-        assert [e.reason for e in refused] == ["WrongModel"]
+        told = [e for a in members for e in a.all(events.MessageRefused)]
+        refused = [e.reason for e in told if e.message == "OpportunisticCooldown"]
+        assert refused == ["WrongModel"]
         assert [e.location for e in run.all(m.CheckpointStored)] == [true.location]
         found = how.get("learner", Learner)(run.run)
         name = true.location.rpartition("/")[2]

@@ -49,7 +49,7 @@ def test_ctrl_c_cancels_and_waits_for_the_end() -> None:
 
     async def works() -> None:
         try:
-            signal.raise_signal(signal.SIGINT)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             await asyncio.sleep(0)

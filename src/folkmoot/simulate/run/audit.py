@@ -103,6 +103,7 @@ class RunAudit(Audit[Run, Coordinator]):
         self.canonical: dict[tuple[int, int], ToyModel] = {}
         self.stored: dict[str, ToyModel] = {}
         self.gave_up: set[tuple[int, bytes]] = set()  # epochs and clients
+        self.doubtful: set[int] = set()  # epochs in which honest clients may read filters apart
         self.verdict: Verdict | None = None  # of this step, when it judged
         self.unhealthy: frozenset[int] = frozenset()  # by the last verdict
         self.blamed: frozenset[int] = frozenset()  # the same, before this step
@@ -126,7 +127,7 @@ class RunAudit(Audit[Run, Coordinator]):
             self.stored[fact.location] = ToyModel(fact.model_hash, int(fact.samples, 16))
         elif isinstance(fact, GaveUp):
             self.gave_up.add((fact.epoch, fact.client))
-        elif (fact.epoch, fact.client) in self.gave_up:
+        elif fact.epoch in self.doubtful or (fact.epoch, fact.client) in self.gave_up:
             model = ToyModel(fact.model_hash, int(fact.samples, 16))
             self.models.setdefault(model.hash, model)
         elif isinstance(fact, ModelLearnt):
@@ -165,9 +166,10 @@ class RunAudit(Audit[Run, Coordinator]):
         return self.models[reference.GENESIS]
 
     def _adopt(self, epoch: int, height: int, agreed: bytes) -> None:
-        """When all who held a result are gone, the others go on without it, and agree on that."""
+        """Take over what a quorum made of a result that is lost, or of one in two versions."""
         honest, found = self.canonical[epoch, height], self.models.get(agreed)
-        if found is not None and found != honest and any(epoch == one for one, _ in self.gave_up):
+        unsure = epoch in self.doubtful or any(epoch == one for one, _ in self.gave_up)
+        if unsure and found is not None and found != honest:
             self.canonical[epoch, height] = found
             self.books.lost |= honest.samples & ~found.samples
 
@@ -182,6 +184,8 @@ class RunAudit(Audit[Run, Coordinator]):
             samples = 0
             for one in results:
                 samples |= one.samples
+            if any(one.doubtful for one in results):
+                self.doubtful.add(epoch)
             lost = self.verdict.attested & ~samples
             self.samples_attested += self.verdict.attested.bit_count()
             self.samples_lost += lost.bit_count()

@@ -23,6 +23,7 @@ class Learnt(NamedTuple):
 
     commitment: bytes
     samples: int  # a mask
+    doubtful: bool  # the filters, which err at times, show another one of its trainer as well
 
 
 def witnesses(state: Coordinator, round_: Round) -> list[int]:
@@ -56,5 +57,6 @@ def learnt(state: Coordinator, by: Round, work: Round, published: Published) -> 
         said = claims.get(trainer, []) if score >= quorum else []
         chosen = select_consensus_commitment_by_witnesses(said, votes, quorum)
         if chosen is not None:
-            agreed.append(Learnt(chosen, mask(share)))
+            doubtful = sum(votes[one] >= quorum for one in said) > 1
+            agreed.append(Learnt(chosen, mask(share), doubtful))
     return agreed

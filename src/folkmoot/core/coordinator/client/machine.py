@@ -214,13 +214,15 @@ def _member(client: ClientState, state: Coordinator) -> bool:
 
 def _speak(client: ClientState, state: Coordinator, now: int) -> Iterator[Effect]:
     """Be known to the run, and show signs of life."""
+    every = round(state.run.config.health_check_timeout * 1000 / SIGNS_PER_TIMEOUT)
     over = state.phase is RunPhase.Finished or _member(client, state)
     if client.phase is Phase.Away and now >= client.join_after and not (over or client.waiting):
         client.waiting = True
+        # A sign of life as well: another one may overtake it, and would be a stranger's.
+        client.next_sign = now + every
         yield c.Submit(m.Join(client.id, client.run_id, client.model_hash, client.address))
     yield from _accuse(client, state)
     if now >= client.next_sign:
-        every = round(state.run.config.health_check_timeout * 1000 / SIGNS_PER_TIMEOUT)
         client.next_sign = now + every
         yield c.Submit(m.HealthCheck(client.id, (), client.speed))
 
