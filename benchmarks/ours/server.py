@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import save_file
 
 from folkmoot.core.federation import messages as m
 from folkmoot.federated.coordinator.config import Federation, load
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.server import serving
-from folkmoot.federated.model_file.writer import save_model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "flower" / "app"))
 from bench.round_log import log_round_start
@@ -41,7 +41,7 @@ port = {port}
 
 def prepare() -> Federation:
     port, clients, params, rounds = map(int, sys.argv[1:5])
-    save_model("zeros.safetensors", {"weights": np.zeros(params, np.float32)})
+    save_file({"weights": np.zeros(params, np.float32)}, "zeros.safetensors")
     config = Path("federation.toml")
     config.write_text(TOML.format(rounds=rounds, clients=clients, port=port))
     return load(config)

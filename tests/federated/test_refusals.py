@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from folkmoot.federated import wire
 from folkmoot.federated.coordinator.config import SecurityConfig
 from folkmoot.federated.model_file.reader import ModelFile
-from folkmoot.federated.model_file.writer import save_model
 from folkmoot.federated.signing import sign_request
 from folkmoot.host.signing import Signer
 from support.federation import (
@@ -24,6 +23,7 @@ from support.federation import (
     running_federation,
     with_bucket,
 )
+from support.models import save_model
 
 Code = grpc.StatusCode
 
@@ -226,7 +226,7 @@ def test_no_bytes_make_the_reader_do_anything_but_refuse(
     tmp_path: Path, noise: bytes, at: int, value: int
 ) -> None:
     good = tmp_path / "good"
-    save_model(good, {"w": np.arange(20, dtype=np.float32), "n": np.array(3)}, durable=False)
+    save_model(good, {"w": np.arange(20, dtype=np.float32), "n": np.array(3)})
     body = bytearray(good.read_bytes())
     body[at % len(body)] = value
     for candidate in (noise, bytes(body), len(noise).to_bytes(8, "little") + noise):

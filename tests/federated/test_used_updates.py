@@ -10,13 +10,13 @@ from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
 from folkmoot.federated.coordinator.bucket import CoordinatorBucket
 from folkmoot.federated.model_file.layout import layout_of
 from folkmoot.federated.model_file.reader import ModelFile, digest_of
-from folkmoot.federated.model_file.writer import save_model
 from folkmoot.federated.participant.bucket import (
     MAP_FROM,
     SPARE,
     ParticipantBucket,
     WeightsUnavailable,
 )
+from support.models import save_model
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from folkmoot.federated.aggregate.private import Private
 from folkmoot.federated.aggregate.spans import CombineFailed
 from folkmoot.federated.aggregate.trimmed_mean import Median, TrimmedMean
 from folkmoot.federated.model_file.reader import ModelFile
-from folkmoot.federated.model_file.writer import ModelWriter, save_model
+from folkmoot.federated.model_file.writer import ModelWriter
+from support.models import save_model
 
 STRATEGIES = [
     FedAvg(),
@@ -41,7 +42,7 @@ def files(tmp_path_factory):
     shape = (300_001,)
     for name in ("global", "a", "b", "c", "d", "e", "f"):
         arrays = {"w": rng.standard_normal(shape, np.float32), "steps": rng.integers(0, 9, 3)}
-        save_model(folder / name, arrays, durable=False)
+        save_model(folder / name, arrays)
     return folder
 
 
@@ -62,8 +63,8 @@ def combine(strategy, files, out, memory=None):
         if strategy.memory_layout(base.layout):
             kept.commit(durable=False)
     finally:
-        writer.abort()
-        kept.abort()
+        writer.close()
+        kept.close()
         for update in updates:
             update.source.close()
         base.close()
@@ -98,7 +99,7 @@ def test_a_round_repeated_from_kept_memory_gives_the_same_bits(strategy, files, 
 def test_memory_does_not_grow_with_participants(strategy, tmp_path):
     """Forty updates need no more than four, though they are fourteen times what is allowed."""
     rng = np.random.default_rng(0)
-    save_model(tmp_path / "one", {"w": rng.standard_normal(400_000, np.float32)}, durable=False)
+    save_model(tmp_path / "one", {"w": rng.standard_normal(400_000, np.float32)})
 
     def peak(count):
         base = ModelFile(tmp_path / "one")
@@ -114,8 +115,8 @@ def test_memory_does_not_grow_with_participants(strategy, tmp_path):
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-            writer.abort()
-            kept.abort()
+            writer.close()
+            kept.close()
             for update in updates:
                 update.source.close()
             base.close()

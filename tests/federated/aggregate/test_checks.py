@@ -10,7 +10,7 @@ from folkmoot.federated.aggregate.checks import MAX_SAMPLES, check_update
 from folkmoot.federated.model_file.layout import BLOCK
 from folkmoot.federated.model_file.memory import MemoryModel
 from folkmoot.federated.model_file.reader import ModelFile
-from folkmoot.federated.model_file.writer import save_model
+from support.models import save_model
 
 GLOBAL = MemoryModel({"w": np.zeros((2, 3), np.float32), "b": np.zeros(3, np.float32)})
 
@@ -60,7 +60,7 @@ def test_a_name_too_long_for_a_server_optimizer_is_refused_before_it_becomes_the
 def test_the_last_value_of_a_large_file_is_looked_at(tmp_path):
     values = np.zeros(2 * BLOCK + 5, np.float32)
     values[-1] = np.nan
-    save_model(tmp_path / "update", {"w": values}, durable=False)
+    save_model(tmp_path / "update", {"w": values})
     with ModelFile(tmp_path / "update") as source:
         verdict = check_update(ModelUpdate("p", 1, source, base=source), source.layout)
     assert isinstance(verdict, Rejected)
@@ -68,7 +68,7 @@ def test_the_last_value_of_a_large_file_is_looked_at(tmp_path):
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_quarantined_not_fatal(tmp_path):
-    save_model(tmp_path / "update", {"w": np.zeros(BLOCK, np.float32)}, durable=False)
+    save_model(tmp_path / "update", {"w": np.zeros(BLOCK, np.float32)})
     with ModelFile(tmp_path / "update") as source:
         with open(tmp_path / "update", "r+b") as file:
             file.truncate(1000)

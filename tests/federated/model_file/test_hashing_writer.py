@@ -10,7 +10,7 @@ from blake3 import blake3
 from folkmoot.federated.model_file.hashing_writer import MAPPED_PIECE, PIECE, HashingWriter
 from folkmoot.federated.model_file.layout import layout_of
 from folkmoot.federated.model_file.reader import ModelFile
-from folkmoot.federated.model_file.writer import save_model
+from support.models import save_model
 
 
 def model(*sizes):
@@ -45,7 +45,7 @@ def cut(arrays, size):
 def test_the_digest_is_that_of_the_body_another_writer_makes(tmp_path, size, mapped):
     arrays = model(size, 3, size)
     digest = written(tmp_path / "a", arrays, cut(arrays, 65_536), mapped=mapped)
-    save_model(tmp_path / "b", arrays, durable=False)
+    save_model(tmp_path / "b", arrays)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert digest == blake3((tmp_path / "b").read_bytes()).digest()
 

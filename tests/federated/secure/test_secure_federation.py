@@ -14,7 +14,6 @@ from folkmoot.federated.coordinator import coordinator as coordinator_module
 from folkmoot.federated.coordinator.config import BucketConfig, Federation, ServerConfig, rooted
 from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.model_file.reader import ModelFile
-from folkmoot.federated.model_file.writer import save_model
 from folkmoot.federated.participant.connection import Connection
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.participant import Participant
@@ -22,6 +21,7 @@ from folkmoot.federated.secure.config import SecureConfig
 from folkmoot.federated.secure.messages import Shares, decode, encode
 from folkmoot.host.signing import Identity
 from support.federation import Watched
+from support.models import save_model
 
 SIZE = 1000
 PATIENCE = 120.0  # a machine under load is slow, not wrong
@@ -47,7 +47,7 @@ class Pulls(Participant):
 
 def config(folder, secure=True, aggregation=PLAIN, port=0, **rules):
     folder.mkdir(exist_ok=True)
-    save_model(folder / "zeros", {"w": np.zeros(SIZE, np.float32)}, durable=False)
+    save_model(folder / "zeros", {"w": np.zeros(SIZE, np.float32)})
     kept = BucketConfig(keep_updates=True)
     # Short times only where somebody is missed: a machine under load makes everybody slow.
     some_vanish = rules.get("spares", 0) > 0

@@ -18,13 +18,12 @@ which arrays, `combine` reads the last ones from `memory` and writes the next on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import msgspec
 
-from folkmoot.federated.model_file.layout import Layout, ModelSink, ModelSource
+from folkmoot.federated.model_file.layout import ModelSink, ModelSource
 
 
 @dataclass(frozen=True)
@@ -72,22 +71,3 @@ class Closing:
     memory_out: ModelSink | None
     #: 32 secret bytes that belong to this round.
     seed: bytes
-
-
-class Aggregator(Protocol):
-    """A strategy: how updates are checked and combined."""
-
-    def memory_layout(self, layout: Layout) -> Layout:
-        """The arrays to remember between rounds of a model with `layout`; empty for most."""
-
-    def check(self, update: ModelUpdate, layout: Layout | None) -> Verdict:
-        """Judge one update against the global model's `layout` (None in the initial round).
-
-        Reads the update through `update.source.blocks()`, once and to the end, unless it is bad.
-        """
-
-    def combine(self, closing: Closing) -> Mapping[str, float]:
-        """Write the next global model to `closing.out`; answer figures for the event log.
-
-        Raises `CombineFailed` (a ValueError) when what was read makes no model.
-        """

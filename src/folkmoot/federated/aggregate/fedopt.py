@@ -16,12 +16,13 @@ import numpy as np
 
 from folkmoot.federated.aggregate import Closing
 from folkmoot.federated.aggregate.linear import LinearCombination, SpanReader, mean
-from folkmoot.federated.aggregate.spans import ArraySpan, Output, for_each_span
+from folkmoot.federated.aggregate.spans import ArraySpan, for_each_span, write_span
 from folkmoot.federated.aggregate.strategy import (
     Figures,
     Strategy,
     common_layout,
     require,
+    write_blocks,
     write_linear,
 )
 from folkmoot.federated.model_file.layout import Array, ArrayMeta, Layout, ModelSink, ModelSource
@@ -73,12 +74,11 @@ class ServerOptimizer(Strategy, frozen=True):
         self, closing: Closing, reference: ModelSource, memory_out: ModelSink
     ) -> Callable[[ArraySpan], None]:
         centre, reader = LinearCombination(*mean(closing.updates)), SpanReader()
-        output, remember = Output(closing.out), Output(memory_out)
 
         def advance(span: ArraySpan) -> None:
             values = centre(span)
             if span.meta.numpy.kind != "f":
-                output.write(span, values)
+                write_span(closing.out, span, values)
                 return
             base = reader.read(reference, span).astype(np.float64)
             state = {
@@ -87,9 +87,9 @@ class ServerOptimizer(Strategy, frozen=True):
             }
             np.subtract(values, base, out=values)
             np.add(base, self.step(values, state), out=base)
-            output.write(span, base)
+            write_span(closing.out, span, base)
             for prefix, kept in state.items():
-                remember.write(memory_span(prefix, span), kept)
+                write_span(memory_out, memory_span(prefix, span), kept)
 
         return advance
 
@@ -149,28 +149,26 @@ class FedAdagrad(Adaptive, frozen=True, tag="fedadagrad"):
         variance += square
 
 
-class FedAdam(Adaptive, frozen=True, tag="fedadam"):
-    """v ← β₂v + (1 − β₂)Δ²."""
+class Forgetting(Adaptive, frozen=True):
+    """Old squares count less and less."""
 
     beta_2: float = 0.99
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(0 <= self.beta_2 < 1, f"beta_2 is {self.beta_2}; expected in [0, 1)")
+
+
+class FedAdam(Forgetting, frozen=True, tag="fedadam"):
+    """v ← β₂v + (1 − β₂)Δ²."""
 
     def grow(self, variance: Array, square: Array) -> None:
         variance *= self.beta_2
         variance += (1 - self.beta_2) * square
 
 
-class FedYogi(Adaptive, frozen=True, tag="fedyogi"):
+class FedYogi(Forgetting, frozen=True, tag="fedyogi"):
     """v ← v − (1 − β₂) Δ² sign(v − Δ²)."""
-
-    beta_2: float = 0.99
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(0 <= self.beta_2 < 1, f"beta_2 is {self.beta_2}; expected in [0, 1)")
 
     def grow(self, variance: Array, square: Array) -> None:
         variance -= (1 - self.beta_2) * square * np.sign(variance - square)
@@ -196,10 +194,9 @@ def recall(
 
 def remember_start(strategy: ServerOptimizer, layout: Layout, memory_out: ModelSink) -> None:
     """Write the memory as it is before the first step."""
-    remembered = strategy.memory_layout(layout)
+    kinds = strategy.kinds()
 
-    def worker() -> Callable[[ArraySpan], None]:
-        output, kinds = Output(memory_out), strategy.kinds()
-        return lambda span: output.write(span, np.full(span.size, kinds[span.name[:2]]))
+    def start(span: ArraySpan) -> Array:
+        return np.full(span.size, kinds[span.name[:2]])
 
-    for_each_span(remembered, worker)
+    write_blocks(strategy.memory_layout(layout), lambda: start, memory_out)

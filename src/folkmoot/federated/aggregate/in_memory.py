@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from folkmoot.federated.aggregate import Aggregator, Closing, ModelUpdate
+from folkmoot.federated.aggregate import Closing, ModelUpdate
+from folkmoot.federated.aggregate.strategy import Strategy
 from folkmoot.federated.model_file.layout import Array
 from folkmoot.federated.model_file.memory import MemoryModel
 
@@ -25,7 +26,7 @@ class Combined(msgspec.Struct, frozen=True):
 
 
 def combine_arrays(
-    strategy: Aggregator,
+    strategy: Strategy,
     reference: Arrays | None,
     updates: Sequence[tuple[Arrays, int]],
     memory: Arrays | None = None,

@@ -80,11 +80,8 @@ class Private(Strategy, frozen=True, tag="private"):
         deviation = self.noise_multiplier * self.clip_norm / len(updates)
 
         def compute() -> Callable[[ArraySpan], Array]:
-            centre, keep, noise = (
-                LinearCombination(terms),
-                LinearCombination([Term(1.0, reference)]),
-                Noise(closing.seed),
-            )
+            centre, noise = LinearCombination(terms), Noise(closing.seed)
+            keep = LinearCombination([Term(1.0, reference)])
 
             def values(span: ArraySpan) -> Array:
                 if span.meta.numpy.kind != "f":

@@ -67,23 +67,18 @@ def for_each_span(
             finished.result()
 
 
-class Output:
-    """Round float64 values to an array's own dtype and write them; one per thread."""
-
-    def __init__(self, sink: ModelSink) -> None:
-        self._sink = sink
-
-    def write(self, span: ArraySpan, values: Array) -> None:
-        dtype = span.meta.numpy
-        with np.errstate(over="ignore"):
-            rounded = values.astype(dtype) if dtype.kind == "f" else to_integers(values, dtype)
-        if (offset := first_not_finite(rounded)) is not None:
-            raise CombineFailed(
-                f"array {span.name!r} at flat position {span.start + offset} became "
-                f"{values[offset]}, which {span.meta.dtype} cannot hold; lower the learning rate "
-                "or look for an update that changed after it was checked"
-            )
-        self._sink.write(span.name, span.start, rounded)
+def write_span(out: ModelSink, span: ArraySpan, values: Array) -> None:
+    """Round float64 values to an array's own dtype and write them."""
+    dtype = span.meta.numpy
+    with np.errstate(over="ignore"):
+        rounded = values.astype(dtype) if dtype.kind == "f" else to_integers(values, dtype)
+    if (offset := first_not_finite(rounded)) is not None:
+        raise CombineFailed(
+            f"array {span.name!r} at flat position {span.start + offset} became "
+            f"{values[offset]}, which {span.meta.dtype} cannot hold; lower the learning rate "
+            "or look for an update that changed after it was checked"
+        )
+    out.write(span.name, span.start, rounded)
 
 
 def to_integers(values: Array, dtype: np.dtype[Any]) -> Array:

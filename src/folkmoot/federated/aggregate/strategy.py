@@ -1,8 +1,7 @@
 """What all strategies share: they are options and behaviour in one frozen struct.
 
 A strategy decodes straight from the `[aggregation]` table of a federation's TOML, where `strategy`
-names it, and is then an `Aggregator`. Most need no memory and accept what passes the common
-checks.
+names it. Most need no memory and accept what passes the common checks.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import msgspec
 from folkmoot.federated.aggregate import Closing, ModelUpdate, Verdict
 from folkmoot.federated.aggregate.checks import bad_layout, check_update
 from folkmoot.federated.aggregate.linear import LinearCombination, Term
-from folkmoot.federated.aggregate.spans import ArraySpan, CombineFailed, Output, for_each_span
+from folkmoot.federated.aggregate.spans import ArraySpan, CombineFailed, for_each_span, write_span
 from folkmoot.federated.model_file.layout import BLOCK, Array, Layout, ModelSink
 
 Figures = Mapping[str, float]
@@ -25,16 +24,28 @@ SUMMED = 4 * BLOCK
 
 
 class Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="strategy"):
-    """The part of an `Aggregator` that most strategies have in common."""
+    """How updates are checked and combined."""
 
     #: Whether `combine` may be given one update, the mean of all: secure aggregation has no other.
     needs_only_the_mean: ClassVar[bool] = False
 
     def check(self, update: ModelUpdate, layout: Layout | None) -> Verdict:
+        """Judge one update against the global model's `layout` (None in the initial round).
+
+        Reads the update through `update.source.blocks()`, once and to the end, unless it is bad.
+        """
         return check_update(update, layout)
 
     def memory_layout(self, layout: Layout) -> Layout:
+        """The arrays to remember between rounds of a model with `layout`; empty for most."""
         return {}
+
+    def combine(self, closing: Closing) -> Figures:
+        """Write the next global model to `closing.out`; answer figures for the event log.
+
+        Raises `CombineFailed` (a ValueError) when what was read makes no model.
+        """
+        raise NotImplementedError
 
 
 def common_layout(closing: Closing) -> Layout:
@@ -62,8 +73,8 @@ def write_blocks(
     """Write what `compute` (made once for each thread) gives for each span."""
 
     def worker() -> Callable[[ArraySpan], None]:
-        values, output = compute(), Output(out)
-        return lambda span: output.write(span, values(span))
+        values = compute()
+        return lambda span: write_span(out, span, values(span))
 
     for_each_span(layout, worker, block)
 

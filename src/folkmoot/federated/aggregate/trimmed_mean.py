@@ -7,14 +7,20 @@ memory does not depend on their number. Sample counts are not used: a liar would
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from folkmoot.federated.aggregate import Closing, ModelUpdate
 from folkmoot.federated.aggregate.sorting import sort_rows
-from folkmoot.federated.aggregate.spans import ArraySpan, Output, for_each_span
-from folkmoot.federated.aggregate.strategy import Figures, Strategy, common_layout, require
+from folkmoot.federated.aggregate.spans import ArraySpan
+from folkmoot.federated.aggregate.strategy import (
+    Figures,
+    Strategy,
+    common_layout,
+    require,
+    write_blocks,
+)
 from folkmoot.federated.model_file.layout import BLOCK, Array
 
 #: Bytes for the blocks of all updates, in each thread. Half a megabyte for each of a few updates is
@@ -50,12 +56,7 @@ def write_middle(closing: Closing, cut: int) -> None:
     """The mean of what is left of each coordinate when `cut` values go at either end."""
     layout, updates = common_layout(closing), closing.updates
     block = min(BLOCK, max(SMALLEST_BLOCK, BUDGET // (8 * len(updates))))
-
-    def worker() -> Callable[[ArraySpan], None]:
-        middle, output = Middle(updates, cut, block), Output(closing.out)
-        return lambda span: output.write(span, middle(span))
-
-    for_each_span(layout, worker, block)
+    write_blocks(layout, lambda: Middle(updates, cut, block), closing.out, block)
 
 
 class Middle:

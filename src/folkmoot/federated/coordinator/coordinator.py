@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -297,12 +298,9 @@ def _publish_initial(store: CoordinatorBucket, path: Path) -> str:
     """Copy the owner's weights to `0/global`, in this federation's own layout."""
     with ModelFile(path) as model:
         arrays = model.arrays()
-    written = store.new_global(0, layout_of(arrays))
-    try:
+    with closing(store.new_global(0, layout_of(arrays))) as written:
         written.write_all(arrays)
         return store.publish_global(0, written)
-    finally:
-        written.abort()
 
 
 def _differences(state: State, config: Federation) -> str:

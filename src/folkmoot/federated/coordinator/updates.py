@@ -1,7 +1,7 @@
 """What the coordinator's worker threads do with models: judge one, combine many, find lost ones."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import NamedTuple
 
 from blake3 import blake3
@@ -123,11 +123,11 @@ def _combine(
         updates = [u for u in updates if dict(u.source.layout) == dict(layout)]
     with ExitStack() as stack:
         memory, memory_out = _memory(config, store, state, layout, stack)
-        out = store.new_global(state.round + 1, layout)
-        stack.callback(out.abort)
+        out = stack.enter_context(closing(store.new_global(state.round + 1, layout)))
         own = blake3(state.round.to_bytes(8, "little"), key=seed).digest()
-        closing = Closing(reference, updates, memory, out, memory_out, own)
-        figures = config.aggregation.combine(closing)
+        figures = config.aggregation.combine(
+            Closing(reference, updates, memory, out, memory_out, own)
+        )
         if memory_out is not None:
             memory_out.commit()
         return Made(store.publish_global(state.round + 1, out), figures)
@@ -143,8 +143,7 @@ def _memory(
     before = store.memory_path(state.round)
     memory = stack.enter_context(ModelFile(before)) if before.exists() else None
     memory_out = ModelWriter(store.memory_path(state.round + 1), remembered)
-    stack.callback(memory_out.abort)
-    return memory, memory_out
+    return memory, stack.enter_context(closing(memory_out))
 
 
 def _update(

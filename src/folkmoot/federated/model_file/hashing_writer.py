@@ -75,7 +75,7 @@ class HashingWriter(ModelWriter):
         try:
             self._put(memoryview(encode_header(self.layout)), 0)
         except OSError:
-            self.abort()
+            self.close()
             raise
 
     def digest(self) -> bytes:

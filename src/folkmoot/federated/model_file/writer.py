@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from folkmoot.federated.model_file.file_stat import only_we_can_write
-from folkmoot.federated.model_file.layout import Array, Layout, encode_header, layout_of
+from folkmoot.federated.model_file.layout import Array, Layout, encode_header
 from folkmoot.host.files import sync_folder
 
 
@@ -49,7 +49,7 @@ class ModelWriter:
             os.ftruncate(self._fd, position)
             self._pwrite(memoryview(head), 0)
         except OSError:
-            self.abort()
+            self.close()
             raise
 
     def write(self, name: str, start: int, values: Array) -> None:
@@ -93,8 +93,8 @@ class ModelWriter:
         while done < len(view):
             done += os.pwrite(self._fd, view[done:], position + done)
 
-    def abort(self) -> None:
-        """Forget what was written; harmless after `commit()`."""
+    def close(self) -> None:
+        """Forget what was written, unless `commit()` was called."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -123,15 +123,3 @@ def _reopened(spare: Path, name: Path) -> int:
         os.close(fd)
         os.unlink(name)
     return -1
-
-
-def save_model(
-    path: str | os.PathLike[str], arrays: Mapping[str, Array], *, durable: bool = True
-) -> None:
-    """Write `arrays` as one body that appears whole or not at all."""
-    writer = ModelWriter(path, layout_of(arrays))
-    try:
-        writer.write_all(arrays)
-        writer.commit(durable=durable)
-    finally:
-        writer.abort()

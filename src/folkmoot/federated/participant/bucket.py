@@ -57,34 +57,34 @@ class ParticipantBucket:
     def __init__(self, bucket: Bucket, max_object: int = 8 << 30) -> None:
         self.bucket, self.max_object = bucket, max_object
 
+    @as_weights_unavailable()
     def read_global(self, round_: int, digest: bytes, stamp: bytes = b"") -> Arrays:
         """The round's global model, when its bytes are the ones announced.
 
         A file of the announced `stamp` is the one that the coordinator wrote; another is hashed.
         """
-        with as_weights_unavailable():
-            return self._read_global(round_, digest, stamp)
-
-    def write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
-        """Put an update into the bucket; its digest."""
-        with as_weights_unavailable():
-            return self._write_update(round_, participant_id, arrays)
-
-    def _read_global(self, round_: int, digest: bytes, stamp: bytes) -> Arrays:
         key = f"{round_}/global"
         if self.bucket.folder is not None:
             body, found = _mapped(self.bucket.folder / key)
             return decoded(key, body, digest, known=bool(stamp) and found == stamp)
         return decoded(key, self.bucket.get(key, self.max_object), digest)
 
-    def _write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
-        key = f"{round_}/{participant_id}"
-        if self.bucket.folder is None:
+    @as_weights_unavailable()
+    def write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
+        """Put an update into the bucket; its digest."""
+        key, layout, folder = f"{round_}/{participant_id}", layout_of(arrays), self.bucket.folder
+        if folder is None:
             hasher = blake3()
-            self.bucket.put(key, chunks(layout_of(arrays), arrays, hasher))
+            self.bucket.put(key, chunks(layout, arrays, hasher))
             return hasher.digest()
-        spare = self.bucket.folder / SPARE / participant_id
-        return _write_file(self.bucket.folder / key, arrays, spare)
+        spare = folder / SPARE / participant_id
+        with contextlib.closing(HashingWriter(folder / key, layout, spare)) as writer:
+            writer.write_all(arrays)
+            digest = writer.digest()
+            # Not synced: after a power cut the coordinator sees from the digest that it must ask
+            # again.
+            writer.commit(durable=False)
+        return digest
 
 
 def decoded(key: str, body: memoryview, digest: bytes, *, known: bool = False) -> Arrays:
@@ -112,29 +112,13 @@ def _mapped(path: Path) -> tuple[memoryview, bytes]:
         return memoryview(file.read()), b""
 
 
-def _flat(arrays: Mapping[str, Array], name: str, dtype: Any) -> memoryview:
-    return np.ascontiguousarray(arrays[name], dtype).reshape(-1).view(np.uint8).data
-
-
-def _write_file(path: Path, arrays: Mapping[str, Array], spare: Path) -> bytes:
-    # Not synced: after a power cut the coordinator sees from the digest that it must ask again.
-    writer = HashingWriter(path, layout_of(arrays), spare)
-    try:
-        writer.write_all(arrays)
-        digest = writer.digest()
-        writer.commit(durable=False)
-    finally:
-        writer.abort()
-    return digest
-
-
 def chunks(layout: Layout, arrays: Mapping[str, Array], hasher: Any) -> Iterator[bytes]:
     """The body of a model in pieces, each hashed as it goes out."""
     head = encode_header(layout)
     hasher.update(head)
     yield head
     for name, meta in layout.items():
-        view = _flat(arrays, name, meta.numpy)
+        view = np.ascontiguousarray(arrays[name], meta.numpy).reshape(-1).view(np.uint8).data
         for start in range(0, len(view), CHUNK):
             piece = bytes(view[start : start + CHUNK])
             hasher.update(piece)

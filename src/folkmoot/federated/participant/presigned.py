@@ -6,7 +6,8 @@ write its own update, and nothing else, for as long as the URLs are good.
 
 import http.client
 import urllib.parse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Any
 
 from blake3 import blake3
@@ -24,9 +25,10 @@ class PresignedBucket:
     def __init__(self, get_url: str, put_url: str, max_object: int = 8 << 30) -> None:
         self._get, self._put, self._max_object = get_url, put_url, max_object
 
+    @as_weights_unavailable()
     def read_global(self, round_: int, digest: bytes, stamp: bytes = b"") -> Arrays:
         """The round's global model, when its bytes are the ones announced."""
-        with as_weights_unavailable(), _request("GET", self._get) as answer:
+        with _request("GET", self._get) as answer:
             size = int(answer.headers.get("Content-Length", -1))
             if not 0 <= size <= self._max_object:
                 raise BadModel(f"the global model is announced with {size} bytes")
@@ -38,42 +40,32 @@ class PresignedBucket:
                 raise BadModel(f"the global model ends after {done} of {size} bytes")
             return decoded(f"{round_}/global", view.toreadonly(), digest)
 
+    @as_weights_unavailable()
     def write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
         """Put an update into the bucket; its digest."""
         layout = layout_of(arrays)
         size = len(encode_header(layout)) + sum(meta.nbytes for meta in layout.values())
         hasher = blake3()
-        with (
-            as_weights_unavailable(),
-            _request("PUT", self._put, chunks(layout, arrays, hasher), size),
-        ):
+        with _request("PUT", self._put, chunks(layout, arrays, hasher), size):
             return hasher.digest()
 
 
-class _request:
+@contextmanager
+def _request(
+    method: str, url: str, body: Iterable[bytes] | None = None, size: int = 0
+) -> Iterator[http.client.HTTPResponse]:
     """One HTTP request; an `OSError` with the answer's first words unless it went well."""
-
-    def __init__(
-        self, method: str, url: str, body: Iterable[bytes] | None = None, size: int = 0
-    ) -> None:
-        parts = urllib.parse.urlsplit(url)
-        secure = parts.scheme == "https"
-        connect: Any = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        self._line = connect(parts.hostname, parts.port, timeout=PATIENCE)
-        self._method, self._path = method, f"{parts.path}?{parts.query}"
-        self._body, self._size = body, size
-
-    def __enter__(self) -> http.client.HTTPResponse:
-        headers = {"Content-Length": str(self._size)} if self._body is not None else {}
+    parts = urllib.parse.urlsplit(url)
+    secure = parts.scheme == "https"
+    connect: Any = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    headers = {"Content-Length": str(size)} if body is not None else {}
+    with closing(connect(parts.hostname, parts.port, timeout=PATIENCE)) as line:
         try:
-            self._line.request(self._method, self._path, self._body, headers)
-            answer: http.client.HTTPResponse = self._line.getresponse()
+            line.request(method, f"{parts.path}?{parts.query}", body, headers)
+            answer: http.client.HTTPResponse = line.getresponse()
         except http.client.HTTPException as error:
-            raise OSError(f"{self._method} failed: {error!r}") from error
+            raise OSError(f"{method} failed: {error!r}") from error
         if answer.status != 200:
             said = answer.read(300).decode(errors="replace")
-            raise OSError(f"{self._method} was answered {answer.status}: {said}")
-        return answer
-
-    def __exit__(self, *_: object) -> None:
-        self._line.close()
+            raise OSError(f"{method} was answered {answer.status}: {said}")
+        yield answer
