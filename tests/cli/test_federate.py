@@ -74,7 +74,7 @@ def test_serve_and_join_and_status(folder: Path) -> None:
     code, said, _ = run(folder, "status", address)
     assert code == 0
     assert "tried: STANDBY, round 0 of 3" in said
-    join = ("join", address, "-p", "mine:Mine", "--run", "tried", "--identity")
+    join = ("join", address, "-p", "mine:Mine", "--run-id", "tried", "--key")
     people = [start(folder, *join, f"{n}.key") for n in "ab"]
     for person in people:
         said, error = person.communicate(timeout=120)

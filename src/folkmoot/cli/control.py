@@ -1,6 +1,7 @@
 """`folkmoot status`, `pause` and `resume`: look at a run, halt it, let it go on."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,45 +17,27 @@ Key = Annotated[Path, typer.Option(help="The owner's key: owner.key in the serve
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(status)
-    app.command()(pause)
-    app.command()(resume)
+    say = "Say how far a run is. Any key that may join may look."
+    app.command("status", help=say)(_command("run_state", Path("client.key")))
+    halt = "Halt a run once its epoch has drained: nothing that was trained is lost."
+    app.command("pause", help=halt)(_command("pause_run"))
+    app.command("resume", help="Let a paused run go on.")(_command("resume_run"))
 
 
-def status(
-    address: Address,
-    run_id: RunId,
-    key: Key = Path("client.key"),
-    tls_ca: tls.Ca = None,
-    tls_cert: tls.Cert = None,
-    tls_key: tls.Key = None,
-) -> None:
-    """Say how far a run is. Any key that may join may look."""
-    _ask("run_state", address, run_id, key, tls_ca, tls_cert, tls_key)
+def _command(what: str, default_key: Any = ...) -> Callable[..., None]:
+    """A command that asks `what` of `runs.control`; with no default, it needs the key."""
 
+    def command(
+        address: Address,
+        run_id: RunId,
+        key: Key = default_key,
+        tls_ca: tls.Ca = None,
+        tls_cert: tls.Cert = None,
+        tls_key: tls.Key = None,
+    ) -> None:
+        _ask(what, address, run_id, key, tls_ca, tls_cert, tls_key)
 
-def pause(
-    address: Address,
-    run_id: RunId,
-    key: Key,
-    tls_ca: tls.Ca = None,
-    tls_cert: tls.Cert = None,
-    tls_key: tls.Key = None,
-) -> None:
-    """Halt a run once its epoch has drained: nothing that was trained is lost."""
-    _ask("pause_run", address, run_id, key, tls_ca, tls_cert, tls_key)
-
-
-def resume(
-    address: Address,
-    run_id: RunId,
-    key: Key,
-    tls_ca: tls.Ca = None,
-    tls_cert: tls.Cert = None,
-    tls_key: tls.Key = None,
-) -> None:
-    """Let a paused run go on."""
-    _ask("resume_run", address, run_id, key, tls_ca, tls_cert, tls_key)
+    return command
 
 
 def _ask(what: str, address: str, run_id: str, key: Path, *files: Path | None) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from folkmoot.cli import tls
 from folkmoot.cli.interrupt import run_until_interrupted
 from folkmoot.cli.user_modules import import_module
 
@@ -17,10 +18,7 @@ Config = Annotated[Path, typer.Argument(help="The federation's configuration, fe
 Class = Annotated[
     str, typer.Option("--participant", "-p", help="module:Class of the participant to run.")
 ]
-RunId = Annotated[str, typer.Option("--run", help="The federation's run_id.")]
-Authority = Annotated[
-    Path | None, typer.Option(help="PEM file of the coordinator's certificate authority: use TLS.")
-]
+Address = Annotated[str, typer.Argument(help="host:port of the coordinator.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -47,20 +45,15 @@ def serve(file: Config) -> None:
 
 
 def join(
-    address: Annotated[str, typer.Argument(help="host:port of the coordinator.")],
+    address: Address,
     participant: Class,
-    run: RunId,
-    identity: Annotated[
-        Path, typer.Option(help="File with our key; made when it is not there.")
-    ] = Path("participant.key"),
+    run_id: Annotated[str, typer.Option(help="The federation to join.")],
+    key: Annotated[Path, typer.Option(help="File with our key; made when it is not there.")] = Path(
+        "participant.key"
+    ),
     bucket: Annotated[
         str, typer.Option(help="URL of the bucket, when the coordinator does not tell.")
     ] = "",
-    authority: Authority = None,
-    certificate: Annotated[
-        Path | None, typer.Option(help="Our own certificate, for mutual TLS.")
-    ] = None,
-    certificate_key: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
     log: Annotated[
         Path | None, typer.Option(help="Our event log; KEY.events.jsonl beside our key if not set.")
     ] = None,
@@ -68,6 +61,9 @@ def join(
         Path | None,
         typer.Option(help="TOML: name = public key of everybody we agree to be summed with."),
     ] = None,
+    tls_ca: tls.Ca = None,
+    tls_cert: tls.Cert = None,
+    tls_key: tls.Key = None,
 ) -> None:
     """Take part in a federation until it has finished; reconnects for ever."""
     from folkmoot.cli.user_errors import user_errors
@@ -81,11 +77,11 @@ def join(
     with user_errors(RequestRefused, BucketError, OSError, ValueError, TypeError):
         settings = Settings(
             address=address,
-            run_id=run,
-            identity=str(identity),
+            run_id=run_id,
+            identity=str(key),
             bucket=bucket,
-            log=str(log or identity.with_suffix(".events.jsonl")),
-            tls=client_tls(authority, certificate, certificate_key),
+            log=str(log or key.with_suffix(".events.jsonl")),
+            tls=client_tls(tls_ca, tls_cert, tls_key),
             peers=tomllib.loads(peers.read_text()) if peers else {},
         )
         made = load_participant(participant)()
@@ -95,34 +91,17 @@ def join(
 
 
 def status(
-    address: Annotated[str, typer.Argument(help="host:port of the coordinator.")],
-    authority: Authority = None,
+    address: Address,
+    tls_ca: tls.Ca = None,
+    tls_cert: tls.Cert = None,
+    tls_key: tls.Key = None,
 ) -> None:
     """Say how far a federation is."""
-    import grpc
+    from folkmoot.cli.user_errors import user_errors
+    from folkmoot.host.tls import client_tls
 
-    from folkmoot.federated import wire
-    from folkmoot.host.tls import ClientTls
-
-    options = [("grpc.max_receive_message_length", 65_536)]
-    if authority:
-        channel = grpc.secure_channel(address, ClientTls(authority).credentials(), options)
-    else:
-        channel = grpc.insecure_channel(address, options)
-    request, response = wire.METHODS["Status"]
-    call = channel.unary_unary(
-        f"/{wire.SERVICE}/Status",
-        request_serializer=request.SerializeToString,
-        response_deserializer=response.FromString,
-    )
-    try:
-        answer = call(request(), timeout=10)
-    except grpc.RpcError as error:
-        typer.echo(f"folkmoot: no coordinator answers at {address}: {error.details()}", err=True)
-        raise typer.Exit(1) from None
-    finally:
-        channel.close()
-    typer.echo(_told(answer, wire.STATE_NAME[answer.state]))
+    with user_errors(OSError, ValueError):
+        typer.echo(asyncio.run(_status(address, client_tls(tls_ca, tls_cert, tls_key))))
 
 
 def up(
@@ -187,6 +166,26 @@ async def _serve(config: Any) -> None:
         typer.echo(f"finished; the model is {config.bucket.url}/{last}/global")
 
 
+async def _status(address: str, tls: Any) -> str:
+    import grpc
+
+    from folkmoot.federated import wire
+    from folkmoot.host.rpc import open_channel
+
+    async with open_channel(address, tls, [("grpc.max_receive_message_length", 65_536)]) as channel:
+        try:
+            answer = await wire.calls(channel)["Status"](wire.StatusRequest(), timeout=10)
+        except grpc.aio.AioRpcError as error:
+            raise OSError(f"no coordinator answers at {address}: {error.details()}") from None
+    state = wire.STATE_NAME[answer.state]
+    return (
+        f"{answer.run_id}: {state}, round {answer.round} of {answer.rounds}\n"
+        f"connected {answer.connected} (a round begins with {answer.needed}), "
+        f"selected {answer.selected}, delivered {answer.delivered} of {answer.goal}, "
+        f"bad {answer.quarantined}"
+    )
+
+
 async def _up(config: Any, participant: str, count: int) -> None:
     from folkmoot.federated.coordinator.server import serving
 
@@ -208,22 +207,11 @@ async def _up(config: Any, participant: str, count: int) -> None:
 
 
 async def _spawn(config: Any, address: str, participant: str, number: int) -> Any:
-    arguments = ["join", address, "-p", participant, "--run", config.run_id]
-    identity = Path(config.server.state) / f"participant-{number}.key"
+    own = Path(config.server.state) / f"participant-{number}.key"
+    join = ["federate", "join", address, "-p", participant, f"--run-id={config.run_id}"]
     if config.security.tls_certificate:
-        arguments += ["--authority", config.security.tls_certificate]
+        join.append(f"--tls-ca={config.security.tls_certificate}")
     return await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-c", "from folkmoot.cli import main; main()", "federate", *arguments),
-        *("--identity", str(identity)),
+        *(sys.executable, "-m", "folkmoot", *join, f"--key={own}"),
         env={**os.environ, "FOLKMOOT_PARTICIPANT": str(number)},
-    )
-
-
-def _told(answer: Any, state: str) -> str:
-    return (
-        f"{answer.run_id}: {state}, round {answer.round} of {answer.rounds}\n"
-        f"connected {answer.connected} (a round begins with {answer.needed}), "
-        f"selected {answer.selected}, delivered {answer.delivered} of {answer.goal}, "
-        f"bad {answer.quarantined}"
     )

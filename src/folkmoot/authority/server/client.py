@@ -86,8 +86,10 @@ class ServerAuthority:
         self._session = b""
         self.sent = self.received = 0  # bytes of messages, for the account of a round
         self._hello = self._method("Hello", wire.HelloReply)
-        self._submit = self._method("Submit", wire.Receipt)
-        self._read = self._method("Read", wire.Data)
+        self._methods = {
+            "Submit": self._method("Submit", wire.Receipt),
+            "Read": self._method("Read", wire.Data),
+        }
         self._watch = self._channel.unary_stream(
             f"/{wire.SERVICE}/Watch",
             request_serializer=wire.Signed.SerializeToString,
@@ -102,28 +104,25 @@ class ServerAuthority:
         )
 
     async def submit(self, message: AnyEvent) -> Refused | None:
-        payload = msgspec.msgpack.encode(message)
-        for attempt in (1, 2):
-            try:
-                request = await self._signed("Submit", payload)
-                receipt = await self._submit(request, timeout=SUBMIT_TIMEOUT)
-            except grpc.aio.AioRpcError as error:
-                self._raise_unless_stale(error, attempt)
-                continue
-            return refusal(Reason[receipt.refused]) if receipt.refused else None
-        raise AssertionError("the second attempt returns or raises")
+        receipt = await self._call("Submit", message, SUBMIT_TIMEOUT)
+        return refusal(Reason[receipt.refused]) if receipt.refused else None
 
     async def read(self, name: str, start: int, length: int) -> tuple[int, bytes]:
         """(size of the whole, bytes) of a data file that the server keeps; at most `MAX_READ`."""
-        payload = msgspec.msgpack.encode(wire.Range(name, start, min(length, wire.MAX_READ)))
+        wanted = wire.Range(name, start, min(length, wire.MAX_READ))
+        answer = await self._call("Read", wanted, READ_TIMEOUT)
+        self.received += answer.ByteSize()
+        return answer.size, answer.data
+
+    async def _call(self, method: str, message: Any, seconds: float) -> Any:
+        """The answer to a signed message; a session that is over is begun again, once."""
+        payload = msgspec.msgpack.encode(message)
         for attempt in (1, 2):
             try:
-                answer = await self._read(await self._signed("Read", payload), timeout=READ_TIMEOUT)
+                request = await self._signed(method, payload)
+                return await self._methods[method](request, timeout=seconds)
             except grpc.aio.AioRpcError as error:
                 self._raise_unless_stale(error, attempt)
-                continue
-            self.received += answer.ByteSize()
-            return answer.size, answer.data
         raise AssertionError("the second attempt returns or raises")
 
     async def watch(self) -> AsyncIterator[Coordinator]:
@@ -170,7 +169,6 @@ class ServerAuthority:
         return request
 
     def _raise_unless_stale(self, error: grpc.aio.AioRpcError, attempt: int) -> None:
-        """A session that is over is begun again, once."""
         if error.code() is grpc.StatusCode.UNAUTHENTICATED and attempt == 1:
             self._session = b""
             return

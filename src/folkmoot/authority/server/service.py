@@ -28,6 +28,7 @@ from folkmoot.core.coordinator.view import encode_change
 from folkmoot.core.unreadable import UNREADABLE
 from folkmoot.host import signing
 
+Code = grpc.StatusCode
 # Changes a watcher may lag behind before it is sent the whole state.
 LAG = 64
 # Seconds between two changes, per watcher: about what sending one costs; and the longest.
@@ -73,15 +74,12 @@ class Service:
         self._gate = Gate()
 
     def register(self, server: grpc.aio.Server) -> None:
+        unary, signed = grpc.unary_unary_rpc_method_handler, wire.Signed.FromString
         handlers = {
-            "Hello": grpc.unary_unary_rpc_method_handler(
-                self.hello, wire.HelloRequest.FromString, _bytes
-            ),
-            "Submit": grpc.unary_unary_rpc_method_handler(
-                self.submit, wire.Signed.FromString, _bytes
-            ),
-            "Read": grpc.unary_unary_rpc_method_handler(self.read, wire.Signed.FromString, _bytes),
-            "Watch": grpc.unary_stream_rpc_method_handler(self.watch, wire.Signed.FromString),
+            "Hello": unary(self.hello, wire.HelloRequest.FromString, _bytes),
+            "Submit": unary(self.submit, signed, _bytes),
+            "Read": unary(self.read, signed, _bytes),
+            "Watch": grpc.unary_stream_rpc_method_handler(self.watch, signed),
         }
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(wire.SERVICE, handlers),)
@@ -90,10 +88,8 @@ class Service:
     async def hello(self, request: Any, context: Any) -> Any:
         run_id = self.keeper.state.run.run_id
         if request.run_id != run_id:
-            await context.abort(
-                grpc.StatusCode.NOT_FOUND,
-                f"this server keeps run '{run_id}', not '{request.run_id}'",
-            )
+            reason = f"this server keeps run '{run_id}', not '{request.run_id}'"
+            await context.abort(Code.NOT_FOUND, reason)
         return wire.HelloReply(run_id=run_id, session=self.session)
 
     async def submit(self, request: Any, context: Any) -> Any:
@@ -101,17 +97,13 @@ class Service:
         try:
             message = _messages.decode(request.payload)
         except UNREADABLE as error:
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT, f"not a message of a client: {error}"
-            )
+            await context.abort(Code.INVALID_ARGUMENT, f"not a message of a client: {error}")
         if isinstance(message, m.OwnerMessage):
             if key not in self.access.owners:
-                await context.abort(
-                    grpc.StatusCode.PERMISSION_DENIED, "only an owner of the run may say that"
-                )
+                await context.abort(Code.PERMISSION_DENIED, "only an owner of the run may say that")
         elif message.sender != key:
             await context.abort(
-                grpc.StatusCode.PERMISSION_DENIED, "the message names another sender than its key"
+                Code.PERMISSION_DENIED, "the message names another sender than its key"
             )
         try:
             if self.claims is not None and isinstance(message, m.OpportunisticCooldown):
@@ -119,9 +111,7 @@ class Service:
             else:
                 refused = await self.keeper.submit(message)
         except OSError as error:
-            await context.abort(
-                grpc.StatusCode.UNAVAILABLE, f"the server cannot record anything now: {error}"
-            )
+            await context.abort(Code.UNAVAILABLE, f"the server cannot record anything now: {error}")
         return wire.Receipt(refused=refused.code if refused else "")
 
     async def read(self, request: Any, context: Any) -> Any:
@@ -130,10 +120,10 @@ class Service:
         try:
             wanted = _ranges.decode(request.payload)
         except UNREADABLE as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not a range: {error}")
+            await context.abort(Code.INVALID_ARGUMENT, f"not a range: {error}")
         files = await asyncio.to_thread(_files, self.data)
         if wanted.name not in files:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"no data file '{wanted.name}' here")
+            await context.abort(Code.NOT_FOUND, f"no data file '{wanted.name}' here")
         size, data = await asyncio.to_thread(_read, files[wanted.name], wanted)
         return wire.Data(size=size, data=data)
 
@@ -196,11 +186,9 @@ class Service:
             signing.verify(key, request.signature, data)
             self._nonces.take(key, request.nonce)
         except signing.Unauthenticated as error:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+            await context.abort(Code.UNAUTHENTICATED, str(error))
         if not self.access.member(key):
-            await context.abort(
-                grpc.StatusCode.PERMISSION_DENIED, "this key is not on the run's allow-list"
-            )
+            await context.abort(Code.PERMISSION_DENIED, "this key is not on the run's allow-list")
         return key
 
 

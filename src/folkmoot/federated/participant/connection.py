@@ -57,14 +57,7 @@ class Connection:
             ("grpc.max_receive_message_length", 2 << 20),
         ]
         self._channel = open_channel(address, tls, options)
-        self._calls = {
-            name: self._channel.unary_unary(
-                f"/{wire.SERVICE}/{name}",
-                request_serializer=request.SerializeToString,
-                response_deserializer=response.FromString,
-            )
-            for name, (request, response) in wire.METHODS.items()
-        }
+        self._calls = wire.calls(self._channel)
         self.session = b""
         self.participant_id = ""
         self.heartbeat = 10.0

@@ -1,30 +1,17 @@
 """The messages of `coordinator.proto`, as classes, and what a refused request raises."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
+import grpc.aio
 
 from folkmoot.host.proto import Described
 
 SERVICE = "folkmoot.federated.Coordinator"
 _DESCRIBED = Described(Path(__file__).with_name("coordinator.proto"))
-_CLASSES = _DESCRIBED.messages
-
-Proof: Any = _CLASSES["Proof"]
-RendezvousRequest: Any = _CLASSES["RendezvousRequest"]
-RendezvousResponse: Any = _CLASSES["RendezvousResponse"]
-HeartbeatRequest: Any = _CLASSES["HeartbeatRequest"]
-HeartbeatResponse: Any = _CLASSES["HeartbeatResponse"]
-StartTrainingRoundRequest: Any = _CLASSES["StartTrainingRoundRequest"]
-StartTrainingRoundResponse: Any = _CLASSES["StartTrainingRoundResponse"]
-EndTrainingRoundRequest: Any = _CLASSES["EndTrainingRoundRequest"]
-EndTrainingRoundResponse: Any = _CLASSES["EndTrainingRoundResponse"]
-FixedPoint: Any = _CLASSES["FixedPoint"]
-SecureStepRequest: Any = _CLASSES["SecureStepRequest"]
-SecureStepResponse: Any = _CLASSES["SecureStepResponse"]
-StatusRequest: Any = _CLASSES["StatusRequest"]
-StatusResponse: Any = _CLASSES["StatusResponse"]
+#: Every message of the file is a class of this module.
+globals().update(_DESCRIBED.messages)
 
 #: Request and response class of every method.
 METHODS = _DESCRIBED.methods("Coordinator")
@@ -33,6 +20,23 @@ METHODS = _DESCRIBED.methods("Coordinator")
 STATE = _DESCRIBED.enum("State")
 STATE_NAME: dict[int, str] = {number: name for name, number in STATE.items()}
 ACCEPT, LATER = 0, 1
+
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+
+def calls(channel: grpc.aio.Channel) -> dict[str, Any]:
+    """Every method by name, as a function of its request."""
+    return {
+        name: channel.unary_unary(
+            f"/{SERVICE}/{name}",
+            request_serializer=request.SerializeToString,
+            response_deserializer=response.FromString,
+        )
+        for name, (request, response) in METHODS.items()
+    }
 
 
 class RequestRefused(Exception):

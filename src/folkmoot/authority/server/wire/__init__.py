@@ -1,7 +1,7 @@
 """The messages of `run.proto`, as classes, and what a signature covers."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -9,15 +9,13 @@ from folkmoot.host.proto import Described
 from folkmoot.host.signing import framed
 
 SERVICE = "folkmoot.run.Run"
-_DESCRIBED = Described(Path(__file__).with_name("run.proto"))
-_CLASSES = _DESCRIBED.messages
+# Every message of the file is a class of this module.
+globals().update(Described(Path(__file__).with_name("run.proto")).messages)
 
-HelloRequest: Any = _CLASSES["HelloRequest"]
-HelloReply: Any = _CLASSES["HelloReply"]
-Signed: Any = _CLASSES["Signed"]
-Change: Any = _CLASSES["Change"]
-Receipt: Any = _CLASSES["Receipt"]
-Data: Any = _CLASSES["Data"]
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
 
 # The largest thing a client may say: two filters for 65,535 clients, and room for the rest.
 MAX_REQUEST = 512 * 1024
