@@ -29,6 +29,7 @@ from folkmoot.core.identity import short
 from folkmoot.exchange.peer import Misbehaved, Peer, PeerEvent
 from folkmoot.host.clock import backoff
 from folkmoot.host.event_log import Record
+from folkmoot.host.tasks import end_tasks
 
 Emit = Callable[[Record], None]
 
@@ -91,9 +92,7 @@ class Member:
     async def _end(self, running: list[asyncio.Task[Any]]) -> None:
         self.training.give_up()
         self._no_storing.set()
-        for task in (*running, *self._tasks):
-            task.cancel()
-        await asyncio.gather(*running, *self._tasks, return_exceptions=True)
+        await end_tasks([*running, *self._tasks])
         await self.training.close()
 
     async def _watch(self) -> Coordinator:

@@ -18,6 +18,7 @@ from folkmoot.exchange.bucket import open_object
 from folkmoot.exchange.peer import Peer, PeerConfig
 from folkmoot.host.event_log import EventLog
 from folkmoot.host.signing import Identity
+from folkmoot.host.tasks import end_tasks
 from folkmoot.host.tls import ClientTls
 from folkmoot.learning.data import OpenUrl
 from folkmoot.learning.data.source import Source
@@ -72,8 +73,7 @@ async def _take_part(member: Member) -> Coordinator:
         return state
     except asyncio.CancelledError:
         await member.leave()
-        working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
+        await end_tasks([working])
         member.emit(events.Ended("left"))
         raise
 

@@ -15,6 +15,7 @@ from folkmoot.authority.server.keeper import Keeper
 from folkmoot.core.coordinator import Coordinator, Phase, apply
 from folkmoot.core.coordinator import messages as m
 from folkmoot.host.event_log import Record
+from folkmoot.host.tasks import end_tasks
 
 AT_ONCE = 2
 TRIES = 3
@@ -89,7 +90,4 @@ class Claims:
         return await keeper.submit(claim)
 
     async def close(self) -> None:
-        tasks = [task for _, task in self._under_way.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(task for _, task in self._under_way.values())

@@ -13,6 +13,7 @@ from folkmoot.authority.server.keeper import Keeper, Listener
 from folkmoot.authority.server.service import Access, Service
 from folkmoot.core.coordinator import Run
 from folkmoot.host import rpc
+from folkmoot.host.tasks import end_tasks
 from folkmoot.host.tls import ServerTls
 
 
@@ -61,5 +62,4 @@ async def listen(
         await server.stop(grace=0.5)
         if claims is not None:
             await claims.close()
-        working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
+        await end_tasks([working])

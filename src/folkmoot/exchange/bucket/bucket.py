@@ -125,7 +125,9 @@ class Bucket:
             if self.folder is not None:
                 write_file(self.folder / key, body, create)
             else:
-                obstore.put(self._store, key, body, **_how(body, create))
+                in_parts: Any = {"chunk_size": PART, "max_concurrency": 4}
+                how = {"mode": "create"} if create else in_parts
+                obstore.put(self._store, key, body, **how)
 
     def signed_url(self, method: Literal["GET", "PUT"], key: str, seconds: int) -> str:
         """A URL with which anybody may GET or PUT this one object for a while."""
@@ -139,9 +141,10 @@ class Bucket:
     def list(self, prefix: str = "") -> Listing:
         """Every object under the folder `prefix`, in the order of their keys."""
         with translated(self.url, prefix):
-            self._check_listable()
+            self._refuse_http("", "cannot be listed")
             batches = obstore.list(self._store, checked_prefix(self.url, prefix), chunk_size=1000)
-            return _entries([meta for batch in batches for meta in batch])
+            found = (ObjectInfo(meta["path"], meta["size"]) for batch in batches for meta in batch)
+            return sorted(found, key=lambda entry: entry.key)
 
     def delete(self, key: str) -> None:
         """Remove an object; one that is not there is already removed."""
@@ -172,19 +175,8 @@ class Bucket:
 
     def _check_writable(self, key: str) -> None:
         checked_key(self.url, key)
+        self._refuse_http(key, "is read-only")
+
+    def _refuse_http(self, key: str, what: str) -> None:
         if isinstance(self._store, HTTPStore):
-            raise NotPossible(self.url, key, "a bucket behind plain HTTP is read-only")
-
-    def _check_listable(self) -> None:
-        if isinstance(self._store, HTTPStore):
-            raise NotPossible(self.url, "", "a bucket behind plain HTTP cannot be listed")
-
-
-def _how(body: Body, create: bool) -> dict[str, Any]:
-    if create:
-        return {"mode": "create"}
-    return {"chunk_size": PART, "max_concurrency": 4}
-
-
-def _entries(metas: list[Any]) -> Listing:
-    return sorted((ObjectInfo(m["path"], m["size"]) for m in metas), key=lambda entry: entry.key)
+            raise NotPossible(self.url, key, f"a bucket behind plain HTTP {what}")

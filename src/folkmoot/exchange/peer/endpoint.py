@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from contextlib import suppress
 
 from iroh import (
     Endpoint,
@@ -70,11 +71,9 @@ def _relay_mode(relays: tuple[str, ...]) -> RelayMode:
 async def reachable_at(endpoint: Endpoint, config: PeerConfig) -> Address:
     """Direct addresses and, when relays are on, the home relay (waited for a little)."""
     if config.relays:
-        try:
+        with suppress(TimeoutError):  # no relay answers: direct addresses may do
             async with asyncio.timeout(config.dial_time):
                 await endpoint.online()
-        except TimeoutError:
-            pass  # no relay answers: direct addresses may do
     if config.bind.startswith("127."):
         direct = [at for at in endpoint.bound_sockets() if at.startswith("127.")]
     else:

@@ -16,6 +16,8 @@ from folkmoot.exchange.peer.describe_error import describe_error
 from folkmoot.exchange.peer.link import Link, read_frame, time_for
 from folkmoot.exchange.peer.pieces import Pieces, WrongContent
 from folkmoot.exchange.peer.requests import request
+from folkmoot.host.clock import backoff
+from folkmoot.host.tasks import end_tasks
 
 FIRST_RETRY, LAST_RETRY = 0.1, 2.0
 DRIP = 4096
@@ -71,7 +73,7 @@ class Download:
 
     async def _bring_all(self, ready: list[bytes], width: int) -> None:
         later: list[bytes] = []
-        pause = FIRST_RETRY
+        pauses = backoff(FIRST_RETRY, LAST_RETRY)
         try:
             while not self._complete():
                 while ready and len(self._busy) < width and self._wants_one_more():
@@ -82,13 +84,12 @@ class Download:
                     await self._wait_for_news()
                     self._collect(ready, later)
                 elif later:
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, LAST_RETRY)
+                    await asyncio.sleep(next(pauses))
                     ready, later = later, []
                 else:
                     raise Unavailable(self._why("from anybody"))
         finally:
-            await self._stop()
+            await end_tasks(self._busy)
 
     def _wants_one_more(self) -> bool:
         """One is asked for the outline, and another each time that takes long."""
@@ -128,11 +129,6 @@ class Download:
             except (_Miss, TimeoutError, IrohError) as error:
                 self._said[peer] = describe_error(error)
                 later.append(peer)
-
-    async def _stop(self) -> None:
-        for task in self._busy:
-            task.cancel()
-        await asyncio.gather(*self._busy, return_exceptions=True)
 
     def _complete(self) -> bool:
         return self.pieces is not None and not self.pieces.left
@@ -185,10 +181,9 @@ class Download:
     async def _found(self, stream: RecvStream) -> wire.Found:
         limit = min(NAME_BYTES * piece_count(self._size_limit), OUTLINE_LIMIT) + 512
         body = await read_frame(stream, limit, self._stall, wait=self._stall)
-        reply = wire.decode_get_reply(body)
+        reply: wire.GetReply = wire.decode_get_reply(body)
         if isinstance(reply, wire.RefusedReply):
             raise _Miss(reply.reason)
-        assert isinstance(reply, wire.Found)
         return reply
 
     async def _read(self, link: Link, stream: RecvStream, size: int) -> bytes:

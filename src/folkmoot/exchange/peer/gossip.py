@@ -68,9 +68,8 @@ class _Neighbour:
     """What we know that a connected member knows."""
 
     def __init__(self, now: float) -> None:
-        self.agreed: dict[
-            int, bytes
-        ] = {}  # round: the digest we told it, or it told us and was ours
+        # By round: the digest we told it, or it told us and was ours.
+        self.agreed: dict[int, bytes] = {}
         self.stale_since: float | None = now  # since when it may not know what we hold
         self.sent: set[bytes] = set()  # ids that crossed this connection, either way
 
@@ -217,9 +216,8 @@ class GossipNode:
     def _refusal(self, message: GossipMessage) -> str:
         if message.round < self.floor:
             return "its round is over"
-        if message.origin not in self._members and message.round > self._left.get(
-            message.origin, -1
-        ):
+        left = self._left.get(message.origin, -1)
+        if message.origin not in self._members and message.round > left:
             return "its author is not a member"
         count, size = self._used.get(message.origin, (0, 0))
         over = size + len(message.sealed) > self.limits.quota_bytes

@@ -19,6 +19,7 @@ from folkmoot.exchange.peer import wire
 from folkmoot.exchange.peer.config import PeerConfig
 from folkmoot.exchange.peer.describe_error import describe_error
 from folkmoot.exchange.peer.rate_limit import RateLimiter
+from folkmoot.host.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 IP_AND_UDP_HEADER = 28
@@ -155,9 +156,7 @@ class Link:
             ended = await self._connection.closed()
         finally:
             self.close(Code.Bye, "it is over")
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(tasks)
         return self.reason if self.code != Code.Bye else ended
 
     async def _guard(self, part: Awaitable[None]) -> None:
@@ -201,9 +200,7 @@ class Link:
             if not (frames.take(1, now) and size.take(len(body), now)):
                 self.close(Code.Flood, "it sends more than is taken from one neighbour")
                 return
-            frame = wire.decode_control(body)
-            assert isinstance(frame, wire.Frame)
-            on_frame(frame)
+            on_frame(wire.decode_control(body))
 
     async def _accept(self, on_request: Callable[[BiStream], Awaitable[None]]) -> None:
         """Requests run side by side, `requests` at a time; others wait in the transport."""
@@ -222,9 +219,7 @@ class Link:
                 open_requests.add(task)
                 task.add_done_callback(ended)
         finally:
-            for task in open_requests:
-                task.cancel()
-            await asyncio.gather(*open_requests, return_exceptions=True)
+            await end_tasks(open_requests)
 
     async def _watch(self) -> None:
         """A dead host closes nothing; its packets just stop."""

@@ -15,6 +15,7 @@ import msgspec
 from blake3 import blake3
 from iroh import EndpointId, IrohError, SecretKey, Signature
 
+from folkmoot.core.unreadable import UNREADABLE
 from folkmoot.exchange.peer.wire import ID_BYTES, Count, Key, Malformed, Round
 
 CONTEXT = b"folkmoot gossip message v1\0"
@@ -85,7 +86,7 @@ def unseal(sealed: bytes, topic: bytes) -> GossipMessage:
         content = _decoder.decode(data)
         author = EndpointId.from_bytes(content.origin)
         author.verify(CONTEXT + topic + data, Signature.from_bytes(signature))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise Malformed(f"a message that cannot be read: {str(error)[:200]}") from error
     except IrohError as error:
         raise Malformed("a message that its author did not sign") from error

@@ -10,6 +10,7 @@ rest.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import msgspec
@@ -67,7 +68,6 @@ class SharedModel:
         Raises StoreFull, and then keeps nothing.
         """
         self._peer = peer
-        self.manifest = ModelManifest(model, ())
         listed = []
         try:
             for name, leaf, data in parameters:
@@ -115,21 +115,17 @@ async def fetch_model(
     return fetching.got
 
 
+@dataclass
 class _Fetching:
     """One model on its way in."""
 
-    def __init__(
-        self,
-        peer: Peer,
-        model: bytes,
-        sizes: Mapping[str, int],
-        agreed: Callable[[ModelManifest], bool],
-        check: Callable[[str, bytes], bool],
-    ) -> None:
-        self.peer, self.model, self.sizes = peer, model, sizes
-        self.agreed, self.check = agreed, check
-        self.got: dict[str, bytes] = {}
-        self.said: dict[bytes, str] = {}
+    peer: Peer
+    model: bytes
+    sizes: Mapping[str, int]
+    agreed: Callable[[ModelManifest], bool]
+    check: Callable[[str, bytes], bool]
+    got: dict[str, bytes] = field(default_factory=dict)
+    said: dict[bytes, str] = field(default_factory=dict)
 
     async def run(self, providers: Sequence[bytes]) -> None:
         offers = await self._manifests(providers)
@@ -173,9 +169,8 @@ class _Fetching:
     async def _bring(self, manifest: ModelManifest, holders: list[bytes]) -> bool:
         """All parameters still missing; False when this manifest is of no use."""
         todo = [p for p in manifest.parameters if p.name not in self.got]
-        todo.sort(
-            key=lambda p: -self.sizes[p.name]
-        )  # large ones first, so that the end is not one long wait
+        # Large ones first, so that the end is not one long wait.
+        todo.sort(key=lambda p: -self.sizes[p.name])
 
         async def worker() -> None:
             while todo:

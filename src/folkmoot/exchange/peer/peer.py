@@ -16,7 +16,9 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
+import msgspec
 from iroh import BiStream, Endpoint, SecretKey
 
 from folkmoot.exchange.peer import events, requests, uniffi_copy, wire
@@ -30,6 +32,7 @@ from folkmoot.exchange.peer.link import Code, Link, Traffic
 from folkmoot.exchange.peer.message import Blob, Content, GossipMessage, seal, unseal
 from folkmoot.exchange.peer.roster import Hooks, Roster
 from folkmoot.exchange.peer.rpc import A, Answers, NoAnswer, Q, RpcMethod
+from folkmoot.host.tasks import end_tasks
 
 CLOSE_TIME = 1.0
 OnEvent = Callable[[events.PeerEvent], None]
@@ -79,14 +82,11 @@ class Peer:
 
     async def close(self) -> None:
         """Say goodbye to everybody and stop."""
-        self._clock.cancel()
-        await asyncio.gather(self._clock, return_exceptions=True)
+        await end_tasks([self._clock])
         await self._roster.close()
-        try:
+        with suppress(TimeoutError):  # somebody we were dialling never answers
             async with asyncio.timeout(CLOSE_TIME):
                 await self._endpoint.close()
-        except TimeoutError:
-            pass  # somebody we were dialling never answers
 
     async def __aenter__(self) -> "Peer":
         return self
@@ -213,7 +213,7 @@ class Peer:
         link = self._roster.link(peer)
         if link is None:
             raise NoAnswer("it is not connected")
-        payload = method.encode(question)
+        payload = msgspec.msgpack.encode(question)
         reply = await requests.call(link, method.name, payload, seconds, self.config.call_limit)
         return method.read_answer(reply)
 
@@ -243,8 +243,7 @@ class Peer:
         for effect in effects:
             match effect:
                 case Send(to, frame):
-                    link = self._roster.link(to)
-                    if link:
+                    if link := self._roster.link(to):
                         link.send(wire.encode(frame))
                 case Deliver(message):
                     self._inbox.append(message)

@@ -36,7 +36,6 @@ async def serve(
         if isinstance(request, wire.Get):
             await _send_content(stream, request, store, config)
         else:
-            assert isinstance(request, wire.Call)
             reply = await _reply(link.peer, request, answers, config)
             async with asyncio.timeout(time_for(len(reply), config.stall)):
                 await stream.send().write_all(reply)
@@ -101,7 +100,8 @@ async def call(link: Link, name: str, payload: bytes, seconds: float, limit: int
     """The encoded answer of a member; raises CallRefused or NoAnswer."""
     try:
         async with asyncio.timeout(seconds), request(link, wire.Call(name, payload)) as stream:
-            reply = wire.decode_call_reply(await read_frame(stream.recv(), limit, seconds))
+            body = await read_frame(stream.recv(), limit, seconds)
+            reply: wire.CallReply = wire.decode_call_reply(body)
     except TimeoutError as error:
         raise NoAnswer(f"no answer to {name!r} within {seconds:g} s") from error
     except IrohError as error:
@@ -110,5 +110,4 @@ async def call(link: Link, name: str, payload: bytes, seconds: float, limit: int
         raise NoAnswer(f"it sent {error}") from error
     if isinstance(reply, wire.RefusedReply):
         raise CallRefused(reply.reason)
-    assert isinstance(reply, wire.Answer)
     return reply.payload

@@ -11,6 +11,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import NamedTuple
 
 from iroh import BiStream, Connection, Endpoint, Incoming, IrohError
 
@@ -20,6 +22,7 @@ from folkmoot.exchange.peer.describe_error import describe_error
 from folkmoot.exchange.peer.endpoint import to_dial
 from folkmoot.exchange.peer.link import GUILTY, Code, Link, Traffic
 from folkmoot.exchange.peer.rate_limit import RateLimiter
+from folkmoot.host.tasks import end_tasks
 
 STRANGERS = b""
 """Under this key `traffic` counts everybody who never was a member."""
@@ -47,18 +50,14 @@ class Seat:
         self.news.set()
 
 
-class Hooks:
-    """What the roster's owner does with links. A class, so that the four stay together."""
+class Hooks(NamedTuple):
+    """What the roster's owner does with links."""
 
-    def __init__(
-        self,
-        up: Callable[[Link], None],
-        down: Callable[[Link], None],
-        frame: Callable[[Link, wire.Frame], None],
-        request: Callable[[Link, BiStream], Awaitable[None]],
-        event: Callable[[events.PeerEvent], None],
-    ) -> None:
-        self.up, self.down, self.frame, self.request, self.event = up, down, frame, request, event
+    up: Callable[[Link], None]
+    down: Callable[[Link], None]
+    frame: Callable[[Link, wire.Frame], None]
+    request: Callable[[Link, BiStream], Awaitable[None]]
+    event: Callable[[events.PeerEvent], None]
 
 
 class Roster:
@@ -118,17 +117,14 @@ class Roster:
 
     def blame(self, peer: bytes, code: Code, reason: str) -> None:
         """Hang up on a peer that broke the rules, and refuse it for a while."""
-        link = self.link(peer)
-        if link:
+        if link := self.link(peer):
             link.close(code, reason)
 
     async def close(self) -> None:
         while self._seats:
             _, seat = self._seats.popitem()
             await self._leave(seat, Code.Bye, "goodbye")
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
 
     # Dialling.
 
@@ -291,8 +287,6 @@ class Roster:
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
     """Until the event, or until time is up."""
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
-    except TimeoutError:
-        pass

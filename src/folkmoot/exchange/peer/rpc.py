@@ -32,9 +32,6 @@ class RpcMethod(Generic[Q, A]):
         self.question = msgspec.msgpack.Decoder(question)
         self._answer = msgspec.msgpack.Decoder(answer)
 
-    def encode(self, question: Q) -> bytes:
-        return msgspec.msgpack.encode(question)
-
     def read_answer(self, payload: bytes) -> A:
         try:
             return self._answer.decode(payload)

@@ -8,9 +8,12 @@ kind. The length is compared with a bound before anything is read; fields are bo
                                                    Call → Answer, or RefusedReply
 """
 
-from typing import Annotated, TypeVar
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import msgspec
+
+from folkmoot.core.unreadable import UNREADABLE
 
 ALPN = b"folkmoot/peer/1"
 LENGTH_BYTES = 4
@@ -106,7 +109,6 @@ Request = Get | Call
 GetReply = Found | RefusedReply
 CallReply = Answer | RefusedReply
 
-T = TypeVar("T")
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -124,20 +126,20 @@ def length_of(head: bytes, limit: int) -> int:
     return length
 
 
-class FrameDecoder:
+def _decoder(kinds: Any) -> Callable[[bytes], Any]:
     """Reads one set of kinds."""
+    decoder = msgspec.msgpack.Decoder(kinds)
 
-    def __init__(self, kinds: object) -> None:
-        self._decoder = msgspec.msgpack.Decoder(kinds)
-
-    def __call__(self, body: bytes) -> object:
+    def decode(body: bytes) -> Any:
         try:
-            return self._decoder.decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return decoder.decode(body)
+        except UNREADABLE as error:
             raise Malformed(f"a frame that cannot be read: {str(error)[:200]}") from error
 
+    return decode
 
-decode_control = FrameDecoder(Control)
-decode_request = FrameDecoder(Request)
-decode_get_reply = FrameDecoder(GetReply)
-decode_call_reply = FrameDecoder(CallReply)
+
+decode_control = _decoder(Control)
+decode_request = _decoder(Request)
+decode_get_reply = _decoder(GetReply)
+decode_call_reply = _decoder(CallReply)

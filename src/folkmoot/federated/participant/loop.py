@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 import msgspec
@@ -28,6 +28,7 @@ from folkmoot.federated.participant.connection import (
 )
 from folkmoot.federated.participant.participant import (
     Participant,
+    Trained,
     as_given,
     checked_result,
     encode_figures,
@@ -41,6 +42,7 @@ from folkmoot.host.clock import backoff
 from folkmoot.host.event_log import EventLog
 from folkmoot.host.memory import keep_memory
 from folkmoot.host.signing import Identity
+from folkmoot.host.tasks import end_tasks
 from folkmoot.host.tls import ClientTls
 
 _READY = {
@@ -112,17 +114,6 @@ async def take_part(
         await line.close()
 
 
-class _Trained(NamedTuple):
-    """What training a round gave, and the model it began with."""
-
-    round: int
-    digest: bytes
-    arrays: Mapping[str, Any]
-    reference: Mapping[str, Any]
-    samples: int
-    history: str
-
-
 class _Participation:
     """One participant's part in one federation."""
 
@@ -139,7 +130,7 @@ class _Participation:
         self._task: Any = None
         self._secure = SecureDelivery(line, settings.peers)
         #: The last round trained, kept in case its update has to be masked or sent again.
-        self._trained: _Trained | None = None
+        self._trained: Trained | None = None
         self._training: asyncio.Task[None] | None = None
         #: The last round whose update counted.
         self._delivered = -1
@@ -152,9 +143,7 @@ class _Participation:
             for ended in filter(asyncio.Task.done, loops):
                 ended.result()
         finally:
-            for loop in loops:
-                loop.cancel()
-            await asyncio.gather(*loops, return_exceptions=True)
+            await end_tasks(loops)
 
     async def _live(self) -> None:
         delays = backoff(0.5, 30.0)
@@ -248,11 +237,7 @@ class _Participation:
         metrics = encode_figures(self._participant.metrics())
         self._trained = trained
         await self._secure.deliver(
-            start,
-            trained.arrays,
-            trained.reference,
-            trained.samples,
-            lambda masked: self._deliver(round_, masked, trained, metrics),
+            start, trained, lambda masked: self._deliver(round_, masked, trained, metrics)
         )
 
     async def _start(self, round_: int) -> Any:
@@ -274,7 +259,7 @@ class _Participation:
             raise ValueError("the coordinator does not tell its bucket: give its url")
         return ParticipantBucket(Bucket(url, self._settings.bucket_options))
 
-    def _train_and_write(self, start: Any) -> tuple[_Trained, str, bytes]:
+    def _train_and_write(self, start: Any) -> tuple[Trained, str, bytes]:
         """Both on one thread: a change of threads is dear beside a short round."""
         assert self._bucket is not None
         trained = self._compute(start)
@@ -282,25 +267,25 @@ class _Participation:
         id = self._line.participant_id
         return trained, metrics, self._bucket.write_update(start.round, id, trained.arrays)
 
-    def _compute(self, start: Any) -> _Trained:
+    def _compute(self, start: Any) -> Trained:
         began = time.perf_counter()
         trained = self._trained_with(start)
         seconds = round(time.perf_counter() - began, 3)
         self._log.write(events.RoundTrained(start.round, trained.samples, seconds))
         return trained
 
-    def _trained_with(self, start: Any) -> _Trained:
+    def _trained_with(self, start: Any) -> Trained:
         assert self._bucket is not None
         if start.initial:
             first = named(self._participant.init_weights())
-            return _Trained(start.round, b"", first, {}, 0, "{}")
+            return Trained(start.round, b"", first, {}, 0, "{}")
         weights = self._bucket.read_global(start.round, start.global_digest, start.global_stamp)
         result = self._participant.train_round(as_given(weights), start.epochs, start.epoch_base)
         arrays, samples, history = checked_result(result)
-        return _Trained(start.round, start.global_digest, arrays, weights, samples, history)
+        return Trained(start.round, start.global_digest, arrays, weights, samples, history)
 
     async def _deliver(
-        self, round_: int, arrays: Mapping[str, Any], trained: _Trained, metrics: str
+        self, round_: int, arrays: Mapping[str, Any], trained: Trained, metrics: str
     ) -> None:
         """Write what is not `trained` as it is, but masked, and say so."""
         id = self._line.participant_id
@@ -308,7 +293,7 @@ class _Participation:
         digest = await asyncio.to_thread(self._bucket.write_update, round_, id, arrays)
         await self._end(round_, trained, metrics, digest)
 
-    async def _end(self, round_: int, trained: _Trained, metrics: str, digest: bytes) -> None:
+    async def _end(self, round_: int, trained: Trained, metrics: str, digest: bytes) -> None:
         request = wire.EndTrainingRoundRequest(
             participant_id=self._line.participant_id,
             number_samples=trained.samples,

@@ -16,7 +16,7 @@ they are the coordinator's own bytes, mapped and not copied.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -48,6 +48,17 @@ class Participant(ABC):
     def metrics(self) -> Mapping[str, Any]:
         """Figures to report with the update: numbers or arrays of numbers, by name."""
         return {}
+
+
+class Trained(NamedTuple):
+    """What training a round gave, and the model it began with."""
+
+    round: int
+    digest: bytes
+    arrays: Mapping[str, Array]
+    reference: Mapping[str, Array]
+    samples: int
+    history: str
 
 
 class BadResult(TypeError):

@@ -17,6 +17,7 @@ from folkmoot.federated import wire
 from folkmoot.federated.model_file.layout import Array
 from folkmoot.federated.model_file.memory import MemoryModel
 from folkmoot.federated.participant.connection import Connection
+from folkmoot.federated.participant.participant import Trained
 from folkmoot.federated.secure.coordinator_attempt import SecureStep
 from folkmoot.federated.secure.fixed_point import Precision
 from folkmoot.federated.secure.masked_update import masked_layout, write_masked
@@ -31,7 +32,6 @@ from folkmoot.federated.wire import RequestRefused
 
 #: Uploads named arrays and announces them to the coordinator.
 Upload = Callable[[Mapping[str, Array]], Awaitable[None]]
-Arrays = Mapping[str, Array]
 MOST_ATTEMPTS = 1000
 
 
@@ -42,9 +42,7 @@ class SecureDelivery:
         self._line, self._peers = line, peers
         self._round, self._revealed = -1, frozenset[str]()
 
-    async def deliver(
-        self, start: Any, weights: Arrays, reference: Arrays, samples: int, upload: Upload
-    ) -> None:
+    async def deliver(self, start: Any, trained: Trained, upload: Upload) -> None:
         """Until the round's sum is unmasked, or the round is over."""
         if start.round != self._round:
             self._round, self._revealed = start.round, frozenset()
@@ -52,21 +50,13 @@ class SecureDelivery:
         for _ in range(MOST_ATTEMPTS):
             if not attempt:
                 attempt = (await self._step(start.round, 0, SecureStep.KEYS, b"")).attempt
-            ended = await self._attempt(start, attempt, weights, reference, samples, upload)
+            ended = await self._attempt(start, attempt, trained, upload)
             if ended.step == SecureStep.DONE:
                 return
             attempt = ended.attempt
         raise Distrust(f"round {start.round} took more than {MOST_ATTEMPTS} attempts")
 
-    async def _attempt(
-        self,
-        start: Any,
-        attempt: int,
-        weights: Arrays,
-        reference: Arrays,
-        samples: int,
-        upload: Upload,
-    ) -> Any:
+    async def _attempt(self, start: Any, attempt: int, trained: Trained, upload: Upload) -> Any:
         """One attempt: the answer that ended it."""
         own, key = self._line.participant_id, self._line.signer.identity
         context = attempt_context(self._line.run_id, start.round, attempt)
@@ -83,7 +73,7 @@ class SecureDelivery:
         if answer.step != SecureStep.UPDATES:
             return answer
         masks = member.masks(decode(answer.payload, Shares))
-        masked = await asyncio.to_thread(_masked, start, weights, reference, samples, masks)
+        masked = await asyncio.to_thread(_masked, start.fixed_point, trained, masks)
         await upload(masked)
         answer = await give(SecureStep.UPDATES, encode(member.unopened()))
         if answer.step != SecureStep.REVEAL:
@@ -124,16 +114,14 @@ class SecureDelivery:
         self._revealed = survivors
 
 
-def _masked(
-    start: Any, weights: Arrays, reference: Arrays, samples: int, masks: list[Mask]
-) -> Arrays:
-    rules = start.fixed_point
-    if samples > rules.max_samples:
+def _masked(rules: Any, trained: Trained, masks: list[Mask]) -> Mapping[str, Array]:
+    if trained.samples > rules.max_samples:
         raise ValueError(
-            f"{samples} samples are more than the {rules.max_samples} that secure aggregation "
-            "counts; raise max_samples in [secure]"
+            f"{trained.samples} samples are more than the {rules.max_samples} that secure "
+            "aggregation counts; raise max_samples in [secure]"
         )
-    model, base = MemoryModel(weights), MemoryModel(reference)
+    model, base = MemoryModel(trained.arrays), MemoryModel(trained.reference)
     out = MemoryModel.empty(masked_layout(model.layout))
-    write_masked(model, base, samples, masks, Precision(rules.limit, rules.fraction_bits), out)
+    precision = Precision(rules.limit, rules.fraction_bits)
+    write_masked(model, base, trained.samples, masks, precision, out)
     return out.arrays
