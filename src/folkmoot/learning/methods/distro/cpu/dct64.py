@@ -16,16 +16,17 @@ from itertools import pairwise
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from folkmoot.learning.methods.distro.cpu.simd import (
     FLOATS,
     SIMD_WIDTH,
+    Array,
+    Float32,
+    Index,
     N,
     broadcast,
-    pointers,
+    instruction,
     prefetch_line,
 )
 from folkmoot.learning.methods.distro.dct import halving_factors, scales
@@ -201,28 +202,21 @@ def _emit(
 
 
 def _transform(inverse: bool) -> Any:
-    """f(source, at, stride, target, to, ahead, ahead_at, ahead_stride): transform eight columns,
-    the first beginning at source[at], with rows `stride` apart, to those that begin at target[to],
-    with rows of 64. They may be the same. Eight rows from ahead[ahead_at] on are prefetched."""
-
-    @intrinsic
+    @instruction
     def transform(
-        typing: Any, source: Any, at: Any, stride: Any, target: Any, to: Any,
-        ahead: Any, ahead_at: Any, ahead_stride: Any,
-    ) -> Any:  # fmt: skip
-        def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-            source, target, ahead = pointers(context, b, sig, args, (0, 3, 5))
-            there = _rows(b, target, args[4], ir.Constant(args[4].type, N))
-            ahead_rows = _rows(b, ahead, args[6], args[7])
+        b: Any, source: Array, at: Index, stride: Index, target: Array, to: Index,
+        ahead: Array, ahead_at: Index, ahead_stride: Index,
+    ) -> None:  # fmt: skip
+        """Transform eight columns, the first beginning at source[at], with rows `stride` apart, to
+        those that begin at target[to], with rows of 64. They may be the same. Eight rows from
+        ahead[ahead_at] on are prefetched."""
+        there = _rows(b, target, to, ir.Constant(to.type, N))
+        ahead_rows = _rows(b, ahead, ahead_at, ahead_stride)
 
-            def store(i: int, x: Any) -> None:
-                b.store(x, there(i), align=4)
+        def store(i: int, x: Any) -> None:
+            b.store(x, there(i), align=4)
 
-            _emit(b, source, args[1], args[2], inverse, store, ahead_rows)
-            return context.get_dummy_value()
-
-        intp = types.intp
-        return types.void(source, intp, intp, target, intp, ahead, intp, intp), codegen
+        _emit(b, source, at, stride, inverse, store, ahead_rows)
 
     return transform
 
@@ -231,49 +225,32 @@ dct64 = _transform(inverse=False)
 idct64 = _transform(inverse=True)
 
 
-def _idct64_in_place(typing: Any, x: Any, at: Any) -> Any:
+@instruction
+def idct64_in_place(b: Any, x: Array, at: Index) -> None:
     """Transform back, in place, eight columns of a matrix with rows of 64; they begin at x[at]."""
+    width = ir.Constant(at.type, N)
+    there = _rows(b, x, at, width)
 
-    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        (data,) = pointers(context, b, sig, args, (0,))
-        width = ir.Constant(args[1].type, N)
-        there = _rows(b, data, args[1], width)
+    def store(i: int, value: Any) -> None:
+        b.store(value, there(i), align=4)
 
-        def store(i: int, x: Any) -> None:
-            b.store(x, there(i), align=4)
-
-        _emit(b, data, args[1], width, True, store)
-        return context.get_dummy_value()
-
-    return types.void(x, types.intp), codegen
+    _emit(b, x, at, width, True, store)
 
 
-idct64_in_place: Any = intrinsic(_idct64_in_place)
-
-
-def _dct64_accumulate(
-    typing: Any, source: Any, at: Any, target: Any, to: Any, decay: Any, scale: Any,
-    ahead: Any, ahead_at: Any, ahead_stride: Any,
-) -> Any:  # fmt: skip
+@instruction
+def dct64_accumulate(
+    b: Any, source: Array, at: Index, target: Array, to: Index, decay: Float32, scale: Float32,
+    ahead: Array, ahead_at: Index, ahead_stride: Index,
+) -> None:  # fmt: skip
     """Transform eight columns, the first beginning at source[at], and add them to those that begin
     at target[to]: target ← target · decay + transformed · scale. Both have rows of 64. Eight rows
     from ahead[ahead_at] on are prefetched meanwhile."""
+    width = ir.Constant(at.type, N)
+    there, ahead_rows = _rows(b, target, to, width), _rows(b, ahead, ahead_at, ahead_stride)
+    decay, scale = broadcast(b, decay), broadcast(b, scale)
 
-    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        source, target, ahead = pointers(context, b, sig, args, (0, 2, 6))
-        width = ir.Constant(args[1].type, N)
-        there, ahead_rows = _rows(b, target, args[3], width), _rows(b, ahead, args[7], args[8])
-        decay, scale = broadcast(b, args[4]), broadcast(b, args[5])
+    def store(i: int, x: Any) -> None:
+        decayed = b.fmul(b.load(there(i), align=4), decay)
+        b.store(b.fadd(decayed, b.fmul(x, scale)), there(i), align=4)
 
-        def store(i: int, x: Any) -> None:
-            decayed = b.fmul(b.load(there(i), align=4), decay)
-            b.store(b.fadd(decayed, b.fmul(x, scale)), there(i), align=4)
-
-        _emit(b, source, args[1], width, False, store, ahead_rows)
-        return context.get_dummy_value()
-
-    intp, float32 = types.intp, types.float32
-    return types.void(source, intp, target, intp, float32, float32, ahead, intp, intp), codegen
-
-
-dct64_accumulate: Any = intrinsic(_dct64_accumulate)
+    _emit(b, source, at, width, False, store, ahead_rows)

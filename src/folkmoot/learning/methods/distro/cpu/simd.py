@@ -1,14 +1,15 @@
 """Small pieces of vector code that the compiled kernels are made of: what numba has no word for.
 
 Vectors hold eight neighbouring values, rows 64. The functions below with `b` run when numba
-compiles and write instructions; those with `typing` are called from kernels.
+compiles and write instructions; an `instruction` is called from kernels.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, get_type_hints
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
@@ -19,10 +20,56 @@ COLUMNS = range(0, N, SIMD_WIDTH)
 FLOATS = ir.VectorType(ir.FloatType(), SIMD_WIDTH)
 INTS = ir.VectorType(ir.IntType(32), SIMD_WIDTH)
 
+Array = Any
+Index = Annotated[Any, types.intp]
+Int32 = Annotated[Any, types.int32]
+Int64 = Annotated[Any, types.int64]
+Float32 = Annotated[Any, types.float32]
 
-def pointers(context: Any, b: Any, sig: Any, args: Any, which: tuple[int, ...]) -> list[Any]:
-    """Where the values of some arguments, which are arrays, begin."""
-    return [context.make_array(sig.args[i])(context, b, args[i]).data for i in which]
+
+def instruction(write: Callable[..., Any]) -> Any:
+    """What kernels call, from a function that writes its code: that is given the builder, where
+    the values of arrays begin, and numbers of the types that its annotations say."""
+    hints = get_type_hints(write, include_extras=True).values()
+    _, *said, returned = (getattr(hint, "__metadata__", (None,))[0] for hint in hints)
+
+    @functools.wraps(write)
+    def declare(typing: Any, *given: Any) -> Any:
+        kinds = [kind or array for kind, array in zip(said, given, strict=True)]
+        return (returned or types.void)(*kinds), codegen
+
+    def codegen(context: Any, b: Any, signature: Any, args: Any) -> Any:
+        given = zip(signature.args, args, strict=True)
+        made = write(b, *(_value(context, b, kind, arg) for kind, arg in given))
+        return context.get_dummy_value() if made is None else made
+
+    return intrinsic(declare)
+
+
+def _value(context: Any, b: Any, kind: Any, arg: Any) -> Any:
+    is_array = isinstance(kind, types.Array)
+    return context.make_array(kind)(context, b, arg).data if is_array else arg
+
+
+def repeat(
+    b: Any, starts: Sequence[Any], turn: Callable[..., tuple[Any, Sequence[Any]]], begin: Any = None
+) -> Sequence[Any]:
+    """A loop: `turn`, given its values, says whether there is another turn, and with which values.
+
+    Returns those of the last; `starts`, if it is not to `begin` at all."""
+    before, loop, after = b.block, b.append_basic_block("each"), b.append_basic_block("done")
+    b.branch(loop) if begin is None else b.cbranch(begin, loop, after)
+    b.position_at_end(loop)
+    phis = [b.phi(start.type) for start in starts]
+    again, values = turn(*phis)
+    b.cbranch(again, loop, after)
+    b.position_at_end(after)
+    made = [] if begin is None else [b.phi(start.type) for start in starts]
+    for merged in filter(None, (phis, made)):
+        for phi, start, value in zip(merged, starts, values, strict=True):
+            phi.add_incoming(start, before)
+            phi.add_incoming(value, loop)
+    return made or values
 
 
 def address(b: Any, base: Any, index: Any, by: int) -> Any:
@@ -74,36 +121,20 @@ def _square(b: Any, data: Any, at: Any) -> list[Any]:
     return _transposed(b, half)
 
 
-def _transpose8(typing: Any, source: Any, at: Any, target: Any, to: Any) -> Any:
+@instruction
+def transpose8(b: Any, source: Array, at: Index, target: Array, to: Index) -> None:
     """Transpose 8 × 8 values of a matrix with rows of 64 into another, or in place."""
-
-    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        source, target = pointers(context, b, sig, args, (0, 2))
-        for i, x in enumerate(_square(b, source, args[1])):
-            b.store(x, address(b, target, args[3], i * N), align=4)
-        return context.get_dummy_value()
-
-    return types.void(source, types.intp, target, types.intp), codegen
+    for i, x in enumerate(_square(b, source, at)):
+        b.store(x, address(b, target, to, i * N), align=4)
 
 
-transpose8: Any = intrinsic(_transpose8)
-
-
-def _swap_transpose8(typing: Any, x: Any, at: Any, to: Any) -> Any:
+@instruction
+def swap_transpose8(b: Any, x: Array, at: Index, to: Index) -> None:
     """Transpose two times 8 × 8 values of a matrix with rows of 64, each to the other's place."""
-
-    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        (data,) = pointers(context, b, sig, args, (0,))
-        columns = _square(b, data, args[1]), _square(b, data, args[2])
-        for place, made in zip((args[2], args[1]), columns, strict=True):
-            for i, values in enumerate(made):
-                b.store(values, address(b, data, place, i * N), align=4)
-        return context.get_dummy_value()
-
-    return types.void(x, types.intp, types.intp), codegen
-
-
-swap_transpose8: Any = intrinsic(_swap_transpose8)
+    columns = _square(b, x, at), _square(b, x, to)
+    for place, made in zip((to, at), columns, strict=True):
+        for i, values in enumerate(made):
+            b.store(values, address(b, x, place, i * N), align=4)
 
 
 def prefetch_line(b: Any, pointer: Any) -> None:
@@ -114,80 +145,45 @@ def prefetch_line(b: Any, pointer: Any) -> None:
     b.call(hint, [b.bitcast(pointer, byte), *(ir.Constant(number, x) for x in (0, 3, 1))])
 
 
-def _prefetch(typing: Any, source: Any, at: Any) -> Any:
+@instruction
+def prefetch(b: Any, source: Array, at: Index) -> None:
     """Ask for the cache line of source[at]."""
-
-    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        (data,) = pointers(context, b, sig, args, (0,))
-        prefetch_line(b, b.gep(data, [args[1]]))
-        return context.get_dummy_value()
-
-    return types.void(source, types.intp), codegen
+    prefetch_line(b, b.gep(source, [at]))
 
 
-prefetch: Any = intrinsic(_prefetch)
-
-
-def _load_word(typing: Any, source: Any, at: Any) -> Any:
+@instruction
+def load_word(b: Any, source: Array, at: Index) -> Int64:
     """The four bytes of `source` from `at` on, the first the lowest, wherever they lie."""
-
-    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        data = context.make_array(sig.args[0])(context, b, args[0]).data
-        where = b.bitcast(b.gep(data, [args[1]]), ir.IntType(32).as_pointer())
-        value = b.load(where, align=1)
-        if sys.byteorder == "big":
-            value = b.bswap(value)
-        return b.zext(value, ir.IntType(64))
-
-    return types.int64(source, types.intp), codegen
+    value = b.load(b.bitcast(b.gep(source, [at]), ir.IntType(32).as_pointer()), align=1)
+    if sys.byteorder == "big":
+        value = b.bswap(value)
+    return b.zext(value, ir.IntType(64))
 
 
-load_word: Any = intrinsic(_load_word)
-
-
-def _step_row(typing: Any, x: Any, at: Any, u: Any, decay: Any, scale: Any, untouched: Any) -> Any:
+@instruction
+def step_row(
+    b: Any, x: Array, at: Index, u: Array, decay: Float32, scale: Float32, untouched: Int32
+) -> None:
     """64 values of x from `at` on ← themselves times `decay`, plus u times `scale`; the bits
     that are set in `untouched` stay what they are."""
-
-    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        x, u = pointers(context, b, sig, args, (0, 2))
-        decay, scale, start = (
-            broadcast(b, args[3]),
-            broadcast(b, args[4]),
-            ir.Constant(args[1].type, 0),
-        )
-        untouched = broadcast(b, args[5], INTS)
-        for c in COLUMNS:
-            place = address(b, x, args[1], c)
-            here = b.load(place, align=4)
-            by = b.fmul(b.load(address(b, u, start, c), align=4), scale)
-            moved = b.fadd(b.fmul(here, decay), by)
-            changes = b.xor(*(b.bitcast(v, INTS) for v in (here, moved)))
-            made = b.xor(b.bitcast(moved, INTS), b.and_(changes, untouched))
-            b.store(b.bitcast(made, FLOATS), place, align=4)
-        return context.get_dummy_value()
-
-    intp, float32 = types.intp, types.float32
-    return types.void(x, intp, u, float32, float32, types.int32), codegen
+    decay, scale, untouched = (
+        broadcast(b, decay),
+        broadcast(b, scale),
+        broadcast(b, untouched, INTS),
+    )
+    start = ir.Constant(at.type, 0)
+    for c in COLUMNS:
+        place = address(b, x, at, c)
+        here = b.load(place, align=4)
+        by = b.fmul(b.load(address(b, u, start, c), align=4), scale)
+        moved = b.fadd(b.fmul(here, decay), by)
+        changes = b.xor(*(b.bitcast(v, INTS) for v in (here, moved)))
+        made = b.xor(b.bitcast(moved, INTS), b.and_(changes, untouched))
+        b.store(b.bitcast(made, FLOATS), place, align=4)
 
 
-step_row: Any = intrinsic(_step_row)
-
-
-def _copy_row(typing: Any, x: Any, at: Any, target: Any, to: Any) -> Any:
+@instruction
+def copy_row(b: Any, x: Array, at: Index, target: Array, to: Index) -> None:
     """Copy 64 values."""
-
-    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        x, target = pointers(context, b, sig, args, (0, 2))
-        for c in COLUMNS:
-            b.store(
-                b.load(address(b, x, args[1], c), align=4),
-                address(b, target, args[3], c),
-                align=4,
-            )
-        return context.get_dummy_value()
-
-    return types.void(x, types.intp, target, types.intp), codegen
-
-
-copy_row: Any = intrinsic(_copy_row)
+    for c in COLUMNS:
+        b.store(b.load(address(b, x, at, c), align=4), address(b, target, to, c), align=4)

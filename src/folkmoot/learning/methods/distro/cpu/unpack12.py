@@ -8,11 +8,19 @@ import sys
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.extending import intrinsic
 
 from folkmoot.learning.methods.distro.cpu.jit import compiled
-from folkmoot.learning.methods.distro.cpu.simd import FLOATS, INTS, SIMD_WIDTH, broadcast, pointers
+from folkmoot.learning.methods.distro.cpu.simd import (
+    FLOATS,
+    INTS,
+    SIMD_WIDTH,
+    Array,
+    Index,
+    Int64,
+    broadcast,
+    instruction,
+    repeat,
+)
 
 _BYTE, _INDEX = ir.IntType(8), ir.IntType(16)
 _INDICES = ir.VectorType(_INDEX, SIMD_WIDTH)
@@ -43,68 +51,38 @@ def _unpack_indices(b: Any, raw: Any, at: Any) -> Any:
     return b.lshr(b.shl(pairs, ir.Constant(_INDICES, up)), ir.Constant(_INDICES, down))
 
 
-def _last_if_ascending(typing: Any, raw: Any, at: Any, k: Any) -> Any:
+@instruction
+def last_if_ascending(b: Any, raw: Array, at: Index, k: Int64) -> Int64:
     """The last of k indices from byte `at` on; -1 if they do not rise."""
+    number, word = ir.IntType(32), ir.IntType(64)
+    order = ir.Constant(INTS, list(range(SIMD_WIDTH - 1, 2 * SIMD_WIDTH - 1)))
 
-    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        (raw,) = pointers(context, b, sig, args, (0,))
-        number, word = ir.IntType(32), ir.IntType(64)
-        before, loop, after = b.block, b.append_basic_block("each"), b.append_basic_block("done")
-        b.branch(loop)
-        b.position_at_end(loop)
-        done, earlier, wrong = b.phi(word), b.phi(_INDICES), b.phi(_INDICES)
+    def turn(done: Any, earlier: Any, wrong: Any) -> Any:
         byte = b.ashr(b.mul(done, ir.Constant(word, _WIDTH)), ir.Constant(word, 3))
-        index = _unpack_indices(b, raw, b.add(args[1], byte))
-        order = ir.Constant(
-            ir.VectorType(number, SIMD_WIDTH), list(range(SIMD_WIDTH - 1, 2 * SIMD_WIDTH - 1))
-        )
+        index = _unpack_indices(b, raw, b.add(at, byte))
         shifted = b.shuffle_vector(earlier, index, order)
         falls = b.or_(wrong, b.sext(b.icmp_signed("<=", index, shifted), _INDICES))
         then = b.add(done, ir.Constant(word, SIMD_WIDTH))
-        b.cbranch(b.icmp_signed("<", then, args[2]), loop, after)
-        for phi, start, again in (
-            (done, ir.Constant(word, 0), then),
-            (earlier, ir.Constant(_INDICES, [-1] * SIMD_WIDTH), index),
-            (wrong, ir.Constant(_INDICES, [0] * SIMD_WIDTH), falls),
-        ):
-            phi.add_incoming(start, before)
-            phi.add_incoming(again, loop)
-        b.position_at_end(after)
-        all_bits = ir.IntType(16 * SIMD_WIDTH)
-        fine = b.icmp_signed("==", b.bitcast(falls, all_bits), ir.Constant(all_bits, 0))
-        last = b.zext(b.extract_element(index, ir.Constant(number, SIMD_WIDTH - 1)), word)
-        return b.select(fine, last, ir.Constant(word, -1))
+        return b.icmp_signed("<", then, k), (then, index, falls)
 
-    return types.int64(raw, types.intp, types.int64), codegen
+    none, nothing_wrong = (ir.Constant(_INDICES, [x] * SIMD_WIDTH) for x in (-1, 0))
+    _, index, falls = repeat(b, (ir.Constant(word, 0), none, nothing_wrong), turn)
+    all_bits = ir.IntType(16 * SIMD_WIDTH)
+    fine = b.icmp_signed("==", b.bitcast(falls, all_bits), ir.Constant(all_bits, 0))
+    last = b.zext(b.extract_element(index, ir.Constant(number, SIMD_WIDTH - 1)), word)
+    return b.select(fine, last, ir.Constant(word, -1))
 
 
-last_if_ascending: Any = intrinsic(_last_if_ascending)
-
-
-def _unpack_entries8(
-    typing: Any, raw: Any, at: Any, signs: Any, index: Any, value: Any, to: Any
-) -> Any:
-    """Eight entries, the indices from byte `at` on and the signs in byte `signs`, to places[to] and
-    ones[to] on: uint16, and one or minus one."""
-
-    def codegen(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        raw, index, value = pointers(context, b, sig, args, (0, 3, 4))
-        place = b.bitcast(b.gep(index, [args[5]]), _INDICES.as_pointer())
-        b.store(_unpack_indices(b, raw, args[1]), place, align=2)
-        said = broadcast(b, b.zext(b.load(b.gep(raw, [args[2]])), ir.IntType(32)), INTS)
-        sign_bits = ir.Constant(INTS, [1 << lane for lane in range(SIMD_WIDTH)])
-        negative = b.icmp_signed("==", b.and_(said, sign_bits), sign_bits)
-        values = b.select(
-            negative,
-            ir.Constant(FLOATS, [-1.0] * SIMD_WIDTH),
-            ir.Constant(FLOATS, [1.0] * SIMD_WIDTH),
-        )
-        place = b.bitcast(b.gep(value, [args[5]]), FLOATS.as_pointer())
-        b.store(values, place, align=4)
-        return context.get_dummy_value()
-
-    intp = types.intp
-    return types.void(raw, intp, intp, index, value, intp), codegen
-
-
-unpack_entries8: Any = intrinsic(_unpack_entries8)
+@instruction
+def unpack_entries8(
+    b: Any, raw: Array, at: Index, signs: Index, index: Array, value: Array, to: Index
+) -> None:
+    """Eight entries, the indices from byte `at` on and the signs in byte `signs`, to index[to] and
+    value[to] on: uint16, and one or minus one."""
+    place = b.bitcast(b.gep(index, [to]), _INDICES.as_pointer())
+    b.store(_unpack_indices(b, raw, at), place, align=2)
+    said = broadcast(b, b.zext(b.load(b.gep(raw, [signs])), ir.IntType(32)), INTS)
+    sign_bits = ir.Constant(INTS, [1 << lane for lane in range(SIMD_WIDTH)])
+    negative = b.icmp_signed("==", b.and_(said, sign_bits), sign_bits)
+    values = b.select(negative, *(ir.Constant(FLOATS, [x] * SIMD_WIDTH) for x in (-1.0, 1.0)))
+    b.store(values, b.bitcast(b.gep(value, [to]), FLOATS.as_pointer()), align=4)
