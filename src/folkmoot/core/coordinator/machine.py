@@ -73,7 +73,7 @@ def next_tick(state: Coordinator, now: int) -> int | None:
     limit = _LIMIT.get(state.phase)
     if limit is None:
         return None
-    if Moment(state, now).over:
+    if Moment(state, now).over():
         return now
     end = state.phase_start + ms(limit(state))
     # Besides the phase's own end: silent clients are looked for this often.
@@ -88,7 +88,9 @@ class Moment:
         self.state = state
         self.now = now
 
-    @cached_property
+    def pausing(self) -> bool:
+        return self.state.pause_wanted
+
     def over(self) -> bool:
         """Whether the present phase has served its purpose, or had its time."""
         limit = _LIMIT.get(self.state.phase)
@@ -107,92 +109,65 @@ class Moment:
     def after(self) -> Coordinator:
         return self.closed[0]
 
+    def drained(self) -> bool:
+        return self.over() and drained(self.after)
+
 
 def _needs_no_cooldown(state: Coordinator) -> bool:
     return done(state) and agreed(state) and not state.run.model.checkpoint
 
 
 TABLE: tuple[Edge[Moment], ...] = (
-    Edge(
-        "WaitingForMembers",
-        "Paused",
-        "the owner pauses",
-        lambda at: at.state.pause_wanted,
-    ),
+    Edge("WaitingForMembers", "Paused", "the owner pauses", Moment.pausing),
     Edge(
         "WaitingForMembers",
         "Warmup",
         "init_min_clients joined and the extra time passed",
-        lambda at: at.over,
+        Moment.over,
     ),
-    Edge("Warmup", "Paused", "the owner pauses", lambda at: at.state.pause_wanted),
+    Edge("Warmup", "Paused", "the owner pauses", Moment.pausing),
     Edge("Warmup", "WaitingForMembers", "fewer than min_clients", lambda at: too_few(at.state)),
-    Edge(
-        "Warmup",
-        "RoundTrain",
-        "all are ready, or warmup_time passed",
-        lambda at: at.over,
-    ),
+    Edge("Warmup", "RoundTrain", "all are ready, or warmup_time passed", Moment.over),
     Edge(
         "RoundTrain",
         "RoundWitness",
         "a quorum of witnesses sent proofs, or max_round_train_time passed",
-        lambda at: at.over,
+        Moment.over,
     ),
     Edge(
         "RoundWitness",
         "Finished",
         "drained, total_steps reached, and the run stores nothing",
-        lambda at: at.over and drained(at.after) and _needs_no_cooldown(at.after),
+        lambda at: at.drained() and _needs_no_cooldown(at.after),
     ),
-    Edge(
-        "RoundWitness",
-        "Cooldown",
-        "the epoch must end and is drained",
-        lambda at: at.over and drained(at.after),
-    ),
+    Edge("RoundWitness", "Cooldown", "the epoch must end and is drained", Moment.drained),
     Edge(
         "RoundWitness",
         "RoundTrain",
         "all witnesses were heard, or round_witness_time passed",
-        lambda at: at.over,
+        Moment.over,
     ),
     Edge(
         "Cooldown",
         "Finished",
         "total_steps reached, and a checkpoint stored or cooldown_time passed",
-        lambda at: at.over and done(at.after),
+        lambda at: at.over() and done(at.after),
     ),
-    Edge(
-        "Cooldown",
-        "Paused",
-        "the owner pauses",
-        lambda at: at.over and at.state.pause_wanted,
-    ),
+    Edge("Cooldown", "Paused", "the owner pauses", lambda at: at.over() and at.pausing()),
     Edge(
         "Cooldown",
         "WaitingForMembers",
         "a checkpoint is stored and verified, or cooldown_time passed",
-        lambda at: at.over,
+        Moment.over,
     ),
     Edge(
         "Paused",
         "Finished",
         "the owner resumes, and total_steps is reached",
-        lambda at: not at.state.pause_wanted and done(at.state),
+        lambda at: not at.pausing() and done(at.state),
     ),
-    Edge(
-        "Paused",
-        "WaitingForMembers",
-        "the owner resumes",
-        lambda at: not at.state.pause_wanted,
-    ),
-    Edge(
-        "Finished",
-        "Paused",
-        "the owner adds steps",
-        lambda at: not done(at.state),
-    ),
+    Edge("Paused", "WaitingForMembers", "the owner resumes", lambda at: not at.pausing()),
+    Edge("Finished", "Paused", "the owner adds steps", lambda at: not done(at.state)),
 )
 
 # How long each phase may last, in seconds, and whether it is over before that.

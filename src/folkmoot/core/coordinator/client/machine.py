@@ -44,57 +44,34 @@ AWAY, LONGEST_AWAY = 1000, 60_000
 EVALUATE_EVERY = 10
 
 
-def _ends(phase: Phase) -> Edge[Moment]:
-    return Edge(phase, Phase.Away, "the epoch is over for it", lambda at: at.outside)
-
-
+P = Phase
 TABLE: tuple[Edge[Moment], ...] = (
-    *(_ends(phase) for phase in Phase if phase is not Phase.Away),
+    *(Edge(p, P.Away, "the epoch is over for it", Moment.outside) for p in P if p is not P.Away),
     Edge(
-        Phase.Away,
-        Phase.Lost,
+        P.Away,
+        P.Lost,
         "in an epoch whose first model or rounds are no longer told",
-        lambda at: at.called and at.too_late_to_load,
+        Moment.too_late_to_load,
     ),
-    Edge(Phase.Away, Phase.Loading, "in an epoch", lambda at: at.called),
-    Edge(Phase.Loading, Phase.Ready, "the model is here", lambda at: at.told(c.Loaded)),
-    Edge(Phase.Loading, Phase.Lost, "nobody has the model", lambda at: at.told(c.NotLoaded)),
+    Edge(P.Away, P.Loading, "in an epoch", Moment.called),
+    Edge(P.Loading, P.Ready, "the model is here", Moment.loaded),
+    Edge(P.Loading, P.Lost, "nobody has the model", Moment.not_loaded),
+    Edge(P.Loading, P.Lost, "the first rounds are no longer told", Moment.too_late_to_catch_up),
+    Edge(P.Ready, P.Lost, "its model is not the agreed one", Moment.differs),
+    Edge(P.Ready, P.Lost, "what it missed is no longer told", Moment.missed),
     Edge(
-        Phase.Loading,
-        Phase.Lost,
-        "the first rounds are no longer told",
-        lambda at: at.too_late_to_catch_up,
-    ),
-    Edge(Phase.Ready, Phase.Lost, "its model is not the agreed one", lambda at: at.differs),
-    Edge(Phase.Ready, Phase.Lost, "what it missed is no longer told", lambda at: at.missed),
-    Edge(
-        Phase.Ready,
-        Phase.Learning,
+        P.Ready,
+        P.Learning,
         "a round began, and the results to learn for it are here",
-        lambda at: at.behind and not at.wanted and bool(at.verdict.learn),
+        Moment.may_learn,
     ),
-    Edge(
-        Phase.Ready,
-        Phase.Ready,
-        "a round began, and there is nothing to learn for it",
-        lambda at: at.behind and not at.wanted,
-    ),
-    Edge(Phase.Ready, Phase.Training, "the round has a share for it", lambda at: at.to_train),
-    Edge(
-        Phase.Ready,
-        Phase.Storing,
-        "Cooldown elected it to store the model",
-        lambda at: at.elected_to_store,
-    ),
-    Edge(Phase.Training, Phase.Ready, "its share is trained", lambda at: at.trained),
-    Edge(Phase.Training, Phase.Ready, "its share could not be trained", lambda at: at.not_trained),
-    Edge(
-        Phase.Training,
-        Phase.Ready,
-        "nobody can attest its share any more",
-        lambda at: at.too_late_to_train,
-    ),
-    Edge(Phase.Learning, Phase.Ready, "the results are learnt", lambda at: at.learnt),
+    Edge(P.Ready, P.Ready, "a round began, and there is nothing to learn for it", Moment.may_go_on),
+    Edge(P.Ready, P.Training, "the round has a share for it", Moment.to_train),
+    Edge(P.Ready, P.Storing, "Cooldown elected it to store the model", Moment.elected_to_store),
+    Edge(P.Training, P.Ready, "its share is trained", Moment.trained),
+    Edge(P.Training, P.Ready, "its share could not be trained", Moment.not_trained),
+    Edge(P.Training, P.Ready, "nobody can attest its share any more", Moment.too_late_to_train),
+    Edge(P.Learning, P.Ready, "the results are learnt", Moment.learnt),
 )
 
 
@@ -272,7 +249,7 @@ def _enter(client: ClientState, before: Phase, at: Moment) -> Iterator[Effect]:
 def _enter_ready(client: ClientState, before: Phase, at: Moment) -> Iterator[Effect]:
     if before is Phase.Ready:
         _prepare(client, at)
-    if before is Phase.Training and not (at.trained or at.not_trained):
+    if before is Phase.Training and not (at.trained() or at.not_trained()):
         yield c.Abandon(client.epoch, client.trained)
     if isinstance(at.event, c.Loaded | c.Learnt):
         client.model_hash = at.event.model_hash

@@ -3,7 +3,7 @@
 from functools import cached_property
 
 from folkmoot.core.coordinator.client import messages as c
-from folkmoot.core.coordinator.client.ledger import Verdict
+from folkmoot.core.coordinator.client.ledger import Result, Verdict
 from folkmoot.core.coordinator.client.state import ClientState
 from folkmoot.core.coordinator.committee import is_checkpointer
 from folkmoot.core.coordinator.receive import IN_ROUND, member
@@ -27,12 +27,10 @@ class Moment:
     def member(self) -> bool:
         return member(self.state, self.client.id) is not None
 
-    @property
     def outside(self) -> bool:
         """Whether the epoch that the client is in is over for it."""
         return not self.member or self.state.epoch_number != self.client.epoch
 
-    @property
     def called(self) -> bool:
         return self.member and self.state.phase is not Phase.Cooldown
 
@@ -45,16 +43,14 @@ class Moment:
         """Whether the agreed hash is of a newer model than the one that the epoch began with."""
         return self.state.epoch.agreed_height is not None
 
-    @property
     def too_late_to_catch_up(self) -> bool:
         """Whether the state no longer tells what the first rounds of the epoch taught."""
         return self.in_round and self.state.epoch.rounds[0].height > 0
 
-    @property
     def too_late_to_load(self) -> bool:
         """Also when nothing tells any more which model the peers began with."""
         unknown = self._moved_on and self.state.checkpoint.source is CheckpointSource.P2P
-        return unknown or self.too_late_to_catch_up
+        return self.called() and (unknown or self.too_late_to_catch_up())
 
     @property
     def load(self) -> c.Load:
@@ -72,7 +68,6 @@ class Moment:
         held, me = self.client.model_hash, self.client.id
         return any(x.model_hash != held and x.id != me for x in self.state.epoch.clients)
 
-    @property
     def elected_to_store(self) -> bool:
         election, place = self.state.epoch.cooldown, self.state.find(self.client.id)
         if self.state.phase is not Phase.Cooldown or election is None or place is None:
@@ -99,13 +94,18 @@ class Moment:
     def behind(self) -> bool:
         return self.in_round and self.client.prepared < self.state.round.height
 
-    @property
     def differs(self) -> bool:
         """Whether our model is not the one that a quorum agreed on."""
         agreed = self.in_round and self.client.prepared == self.state.epoch.agreed_height
         return agreed and self.client.model_hash != self.state.model_hash
 
-    @property
+    def may_go_on(self) -> bool:
+        """Whether a round began, and whatever is to be learnt for it is here."""
+        return self.behind and not self.wanted
+
+    def may_learn(self) -> bool:
+        return self.may_go_on() and bool(self.verdict.learn)
+
     def missed(self) -> bool:
         """Whether the state no longer tells what the next round needs."""
         if not self.behind or self.work < 0:
@@ -131,7 +131,6 @@ class Moment:
         unheard = self.verdict.unheard if self.asking else ()
         return self.verdict.missing + unheard
 
-    @property
     def to_train(self) -> bool:
         """Whether the present round has a share for us that can still be attested."""
         height = self.state.round.height if self.in_round else -1
@@ -140,30 +139,27 @@ class Moment:
         in_time = self.state.phase is Phase.RoundTrain or self.state.run.config.delay > 0
         return in_time and self.client.id in self.client.ledgers[height].shares
 
-    @property
     def too_late_to_train(self) -> bool:
         last = self.client.trained + self.state.run.config.delay
         return self.in_round and self.state.round.height > last
 
     # The event.
 
-    def told(self, kind: type[c.Loaded | c.NotLoaded]) -> bool:
-        return isinstance(self.event, kind) and self.event.epoch == self.client.epoch
+    def loaded(self) -> bool:
+        return isinstance(self.event, c.Loaded) and self.event.epoch == self.client.epoch
 
-    @property
+    def not_loaded(self) -> bool:
+        return isinstance(self.event, c.NotLoaded) and self.event.epoch == self.client.epoch
+
     def learnt(self) -> bool:
-        where = (self.client.epoch, self.client.prepared)
-        return isinstance(self.event, c.Learnt) and (self.event.epoch, self.event.height) == where
+        return isinstance(self.event, c.Learnt) and self._of(self.event, self.client.prepared)
 
-    @property
     def trained(self) -> bool:
-        where = (self.client.epoch, self.client.trained)
-        result = self.event.result if isinstance(self.event, c.Trained) else None
-        return result is not None and (result.epoch, result.height) == where
+        done = self.event.result if isinstance(self.event, c.Trained) else None
+        return done is not None and self._of(done, self.client.trained)
 
-    @property
     def not_trained(self) -> bool:
-        where = (self.client.epoch, self.client.trained)
-        return (
-            isinstance(self.event, c.NotTrained) and (self.event.epoch, self.event.height) == where
-        )
+        return isinstance(self.event, c.NotTrained) and self._of(self.event, self.client.trained)
+
+    def _of(self, event: c.Learnt | c.NotTrained | Result, height: int) -> bool:
+        return (event.epoch, event.height) == (self.client.epoch, height)
