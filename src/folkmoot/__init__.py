@@ -61,41 +61,30 @@ __all__ = [
     "train_federation",
     "train_together",
 ]
-# The module of each name, and its name there where that differs.
 _HOMES = {
-    "ConfigError": "core.config",
-    "Contribution": "learning.methods.protocol",
-    "Denied": "authority",
-    "Federation": "federated.coordinator.config",
-    "Method": "learning.methods",
-    "Participant": "federated.participant.participant",
-    "Refusal": "learning.methods.protocol",
-    "Run": "core.coordinator",
-    "TrainedModel": "runs.trained_model",
-    "Unreachable": "authority",
-    "decode_run": "core.coordinator",
-    "join_federation": "federated.participant.loop:join",
-    "join_run": "runs.blocking",
-    "load_checkpoint": "runs.trained_model",
-    "load_federation": "federated.coordinator.config:load",
-    "load_run": "runs.config",
-    "pause_run": "runs.blocking",
-    "read_log": "observe.logs",
-    "register_method": "learning.methods",
-    "resume_run": "runs.blocking",
-    "run_state": "runs.blocking",
-    "serve_federation": "federated.blocking",
-    "serve_run": "runs.blocking",
-    "train_federation": "federated.blocking",
-    "train_together": "runs.blocking",
+    "authority": "Denied Unreachable",
+    "core.config": "ConfigError",
+    "core.coordinator": "Run decode_run",
+    "federated.blocking": "serve_federation train_federation",
+    "federated.coordinator.config": "Federation load_federation:load",
+    "federated.participant.loop": "join_federation:join",
+    "federated.participant.participant": "Participant",
+    "learning.methods": "Method register_method",
+    "learning.methods.protocol": "Contribution Refusal",
+    "observe.logs": "read_log",
+    "runs.blocking": "join_run pause_run resume_run run_state serve_run train_together",
+    "runs.config": "load_run",
+    "runs.trained_model": "TrainedModel load_checkpoint",
 }
+"""The names of each module, with the name there where that differs."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'folkmoot' has no attribute {name!r}")
-    module, _, there = _HOMES[name].partition(":")
-    return getattr(import_module(f"folkmoot.{module}"), there or name)
+    for module, names in _HOMES.items():
+        for ours, _, there in (one.partition(":") for one in names.split()):
+            if ours == name:
+                return getattr(import_module(f"folkmoot.{module}"), there or name)
+    raise AttributeError(f"module 'folkmoot' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

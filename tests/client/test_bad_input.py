@@ -80,7 +80,7 @@ def other_bytes(liar: RunMember, result: Result, payload: bytes) -> None:
 
 
 def oversized(liar: RunMember, result: Result, payload: bytes) -> None:
-    body = bytes(liar.member.learner.payload_limit() + 1)
+    body = bytes(liar.member.learner.method.payload_size + 1)
     publish(liar, replace(result, size=len(body), blob=liar.peer.put(body)), body)
 
 
@@ -250,7 +250,7 @@ def another(learner: Learner, payload: bytes) -> bytes:
     """A payload that differs in one bit and can be learnt as well."""
     for at in reversed(range(len(payload))):
         changed = payload[:at] + bytes([payload[at] ^ 1]) + payload[at + 1 :]
-        if learner.check(changed) is None:
+        if learner.method.check(changed) is None:
             return changed
     raise AssertionError("no bit of the payload is free")
 

@@ -32,7 +32,7 @@ def test_every_payload_has_the_size_that_its_method_says(
     learner = Learner(make_run(tmp_path, method=config, delay=0))
     for step in range(2):
         worked = learner.train(step, (Span(step * 4, step * 4 + 4),), lambda: False)
-        assert len(worked.payload) == learner.payload_limit()
+        assert len(worked.payload) == learner.method.payload_size
 
 
 async def test_the_store_is_as_large_as_the_run_needs(tmp_path: Path, small_run: StartRun) -> None:

@@ -53,7 +53,8 @@ def test_a_shortened_transcript_fails_in_the_same_way(world: str, name: str) -> 
 def test_the_transcript_of_a_good_world_replays_to_the_same_answers(name: str) -> None:
     world = WORLDS[name](3)
     world.play()
-    text = str(Transcript.of(world.audit, "a good world"))
+    audit = world.audit
+    text = str(Transcript(type(audit), audit.config, audit.log, "a good world"))
     assert replay(text) is None
     assert shorten(text) == text
 

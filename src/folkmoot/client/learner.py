@@ -30,7 +30,6 @@ from folkmoot.learning.data import OpenUrl, Samples, open_data
 from folkmoot.learning.data.tokenizer import load as load_tokenizer
 from folkmoot.learning.evaluate import Evaluation, Score
 from folkmoot.learning.gradients import loss_and_gradients
-from folkmoot.learning.methods.protocol import Refusal
 from folkmoot.learning.models import build
 
 SHARED = "shared."
@@ -166,20 +165,13 @@ class Learner:
         self.method.apply(payloads, step, self.run.model.lr.lr(step))
         return self.hash()
 
-    def check(self, payload: bytes) -> Refusal | None:
-        return self.method.check(payload)
-
-    def payload_limit(self) -> int:
-        """No honest result is larger: the method knows how large each of them is."""
-        return self.method.payload_size
-
     def room(self, clients: int) -> int:
         """Bytes that a client of a run of so many keeps for peers, at most.
 
         The results of the rounds that the state tells of, and two copies of the model: one that
         newcomers fetch, and its successor.
         """
-        results = self.payload_limit() * clients * STORED_ROUNDS
+        results = self.method.payload_size * clients * STORED_ROUNDS
         return results + 2 * self._model_bytes + (1 << 20)
 
     def evaluate(self, sequences: int, stopped: Callable[[], bool]) -> Score | None:

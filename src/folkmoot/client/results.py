@@ -119,7 +119,7 @@ class Results:
             return "it speaks for another client"
         if _round(result) != message.round:
             return "it was sent as of another round"
-        if result.size > (limit := self.learner.payload_limit()):
+        if result.size > (limit := self.learner.method.payload_size):
             return f"it has {result.size:,} bytes; no result has more than {limit:,}"
         if content.blob:
             named = (content.blob.name, content.blob.size)
@@ -154,7 +154,7 @@ class Results:
         reason = None
         if commitment_hash(step, share, payload) != result.commitment:
             reason = "its bytes are not what was committed to"
-        elif refusal := self.learner.check(payload):
+        elif refusal := self.learner.method.check(payload):
             reason = f"{refusal.reason}: {refusal.detail}"
         if reason is not None:
             self._refuse(result.sender, result.height, reason)
@@ -205,7 +205,7 @@ class Results:
     def _asked_for(self, result: Result, action: c.Ask) -> bool:
         return (
             (result.epoch, result.height) == (action.epoch, action.height)
-            and result.size <= self.learner.payload_limit()
+            and result.size <= self.learner.method.payload_size
             and result.commitment in action.attested
         )
 

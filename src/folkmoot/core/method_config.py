@@ -21,9 +21,11 @@ Delay = Annotated[int, Meta(ge=0, le=8)]
 trained (so that a round's exchange overlaps the next round's training), and so on."""
 
 
-class DistroConfig(
-    msgspec.Struct, frozen=True, kw_only=True, tag="distro", forbid_unknown_fields=True
-):
+class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What every method's settings are: known by name, or refused."""
+
+
+class DistroConfig(_Settings, frozen=True, kw_only=True, tag="distro"):
     """Momentum, DCT on chunks, top-k with error feedback, amplitudes of a few bits."""
 
     k: Annotated[int, Meta(ge=1, le=65536)] = 32
@@ -47,9 +49,7 @@ class DistroConfig(
     """Decoupled: each applied round shrinks the weights by lr · weight_decay."""
 
 
-class DenseConfig(
-    msgspec.Struct, frozen=True, kw_only=True, tag="dense", forbid_unknown_fields=True
-):
+class DenseConfig(_Settings, frozen=True, kw_only=True, tag="dense"):
     """Everyone sends its whole gradient; the mean goes through one shared AdamW (or SGD)."""
 
     optimizer: Literal["adamw", "sgd"] = "adamw"
@@ -62,9 +62,7 @@ class DenseConfig(
     weight_decay: NonNegative = 0.0
 
 
-class DiLoCoConfig(
-    msgspec.Struct, frozen=True, kw_only=True, tag="diloco", forbid_unknown_fields=True
-):
+class DiLoCoConfig(_Settings, frozen=True, kw_only=True, tag="diloco"):
     """Some AdamW steps at home, then one Nesterov step along the mean of how far everyone went."""
 
     local_steps: Annotated[int, Meta(ge=1, le=100_000)] = 30
@@ -78,9 +76,7 @@ class DiLoCoConfig(
     bits: Literal[16, 32] = 32
 
 
-class SparseLoCoConfig(
-    msgspec.Struct, frozen=True, kw_only=True, tag="sparseloco", forbid_unknown_fields=True
-):
+class SparseLoCoConfig(_Settings, frozen=True, kw_only=True, tag="sparseloco"):
     """DiLoCo whose pseudo-gradient travels as error-fed top-k with 2-bit values."""
 
     local_steps: Annotated[int, Meta(ge=1, le=100_000)] = 16
@@ -95,9 +91,7 @@ class SparseLoCoConfig(
     """Values sent per chunk of 64, a byte each."""
 
 
-class CustomConfig(
-    msgspec.Struct, frozen=True, kw_only=True, tag="custom", forbid_unknown_fields=True
-):
+class CustomConfig(_Settings, frozen=True, kw_only=True, tag="custom"):
     """A method of the run's own, which every member registers by this name before it joins."""
 
     name: str

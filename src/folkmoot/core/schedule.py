@@ -23,40 +23,43 @@ class _Warmup(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
             if not 0 <= getattr(self, name) < 2**32:
                 yield Broken(name, "must be 0 or more, and less than 2^32")
 
-    def _warmup(self, step: int) -> float:
+    def lr(self, step: int) -> float:
+        if step >= self.warmup_steps:
+            return self._after_warmup(step - self.warmup_steps)
         gain = self.base_lr - self.warmup_init_lr
         return self.warmup_init_lr + gain * step / self.warmup_steps
 
+    def _after_warmup(self, step: int) -> float:
+        """The rate so many steps after the warmup."""
+        return self.base_lr
+
 
 class Constant(_Warmup, frozen=True, kw_only=True, tag="constant"):
-    def lr(self, step: int) -> float:
-        return self._warmup(step) if step < self.warmup_steps else self.base_lr
+    """The same after the warmup."""
 
 
-class Linear(_Warmup, frozen=True, kw_only=True, tag="linear"):
-    """Straight down to `final_lr` at `total_steps`."""
-
-    total_steps: int
-    final_lr: float = 0.0
-
-    def lr(self, step: int) -> float:
-        if step < self.warmup_steps:
-            return self._warmup(step)
-        part = _part(step - self.warmup_steps, self.total_steps - self.warmup_steps)
-        return self.base_lr + (self.final_lr - self.base_lr) * part
-
-
-class Cosine(_Warmup, frozen=True, kw_only=True, tag="cosine"):
-    """Half a cosine down to `final_lr` at `total_steps`."""
+class _Decay(_Warmup, frozen=True, kw_only=True):
+    """From the end of the warmup down to `final_lr` at `total_steps`."""
 
     total_steps: int
     final_lr: float = 0.0
 
-    def lr(self, step: int) -> float:
-        if step < self.warmup_steps:
-            return self._warmup(step)
-        part = _part(step - self.warmup_steps, self.total_steps - self.warmup_steps)
-        return self.final_lr + (self.base_lr - self.final_lr) * _half_cosine(part)
+    def _gone(self, step: int) -> float:
+        return _part(step, self.total_steps - self.warmup_steps)
+
+
+class Linear(_Decay, frozen=True, kw_only=True, tag="linear"):
+    """Straight down."""
+
+    def _after_warmup(self, step: int) -> float:
+        return self.base_lr + (self.final_lr - self.base_lr) * self._gone(step)
+
+
+class Cosine(_Decay, frozen=True, kw_only=True, tag="cosine"):
+    """Half a cosine down."""
+
+    def _after_warmup(self, step: int) -> float:
+        return self.final_lr + (self.base_lr - self.final_lr) * _half_cosine(self._gone(step))
 
 
 class WarmupStableDecay(_Warmup, frozen=True, kw_only=True, tag="warmup_stable_decay"):
@@ -68,10 +71,7 @@ class WarmupStableDecay(_Warmup, frozen=True, kw_only=True, tag="warmup_stable_d
     linear_decay_steps: int
     linear_decay_final_lr: float = 0.0
 
-    def lr(self, step: int) -> float:
-        if step < self.warmup_steps:
-            return self._warmup(step)
-        step -= self.warmup_steps
+    def _after_warmup(self, step: int) -> float:
         if step < self.stable_steps:
             return self.base_lr
         step -= self.stable_steps

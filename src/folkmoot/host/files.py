@@ -8,7 +8,6 @@ before, nobody sees it.
 import os
 import secrets
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 
@@ -43,12 +42,7 @@ class StagedFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._file.close()
         self.staging.unlink(missing_ok=True)
 

@@ -16,7 +16,6 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 # How long a process may take to say that it is ready, and to end when it is asked to.
@@ -46,12 +45,7 @@ class Processes:
         self._before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.stop()
         signal.signal(signal.SIGTERM, self._before)
 

@@ -59,8 +59,8 @@ class Identity:
 
     def __init__(self, private: bytes) -> None:
         self.private = private
-        self._key = Ed25519PrivateKey.from_private_bytes(private)
-        self.public = self._key.public_key().public_bytes_raw()
+        self.private_key = Ed25519PrivateKey.from_private_bytes(private)
+        self.public = self.private_key.public_key().public_bytes_raw()
 
     @classmethod
     def random(cls) -> "Identity":
@@ -71,13 +71,8 @@ class Identity:
         """The key in `path` (64 hex digits), made and kept there when the file does not exist."""
         return cls(load_secret(path))
 
-    @property
-    def private_key(self) -> Ed25519PrivateKey:
-        """For what is signed beside requests."""
-        return self._key
-
     def sign(self, data: bytes) -> bytes:
-        return self._key.sign(data)
+        return self.private_key.sign(data)
 
 
 class Signer:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -59,6 +59,8 @@ class Step(NamedTuple, Generic[State]):
 
 Config = TypeVar("Config", bound=msgspec.Struct)
 Log = list[Input | Fact]
+# Where each phase may lead: the table written down once more, so that a changed one is noticed.
+Chart = Mapping[str, set[str]]
 # Given the audit and the step that was just made: None, or a sentence that says what is wrong.
 Invariant = Callable[[Any, Step[Any]], str | None]
 
@@ -71,8 +73,7 @@ class Audit(Generic[Config, State]):
     config_type: ClassVar[Any]  # what a machine is created from
     facts: ClassVar[Any] = Crashed  # the union of all that may be told
     invariants: ClassVar[tuple[Invariant, ...]]
-    # The edges of its chart, written down once more so that a changed table is noticed.
-    chart: ClassVar[set[tuple[str, str]]]
+    chart: ClassVar[Chart]
     final: ClassVar[str]  # the phase that ends it
     # Invariants that compare the machine with the world: a transcript with events left out would
     # fail them whether or not the machine is right.

@@ -18,7 +18,7 @@ def phases_follow_the_chart(audit: Audit[Any, Any], step: Step[Any]) -> str | No
     phase = step.before.phase
     for effect in step.effects:
         if isinstance(effect, StateChanged):
-            if effect.before != phase or (phase, effect.after) not in audit.chart:
+            if effect.before != phase or effect.after not in audit.chart.get(phase, ()):
                 return f"was in {phase} and said {effect.before} to {effect.after}"
             phase = effect.after
     return None if phase == step.after.phase else f"said {phase} and is in {step.after.phase}"

@@ -10,37 +10,27 @@ only name                      check this invariant alone: events were left out
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import msgspec
 
-from folkmoot.simulate.audit import Audit, Fact, Input, Log, Violation
+from folkmoot.simulate.audit import Audit, Input, Log, Violation
 
 _encode = msgspec.json.Encoder().encode
 
 
+@dataclass
 class Transcript:
     """What was said and done to a machine, in order."""
 
-    def __init__(
-        self,
-        audit_type: type[Audit[Any, Any]],
-        config: msgspec.Struct,
-        log: Iterable[Input | Fact],
-        title: str = "",
-        only: str = "",
-    ) -> None:
-        self.audit_type = audit_type
-        self.config = config
-        self.log: Log = list(log)
-        self.title = title
-        self.only = only
-
-    @classmethod
-    def of(cls, audit: Audit[Any, Any], title: str) -> Transcript:
-        return cls(type(audit), audit.config, audit.log, title)
+    audit_type: type[Audit[Any, Any]]
+    config: msgspec.Struct
+    log: Log
+    title: str = ""
+    only: str = ""
 
     def __str__(self) -> str:
         lines = [f"# {self.title}", f"{self.audit_type.name} {_json(self.config)}"]
@@ -77,7 +67,7 @@ def parse(text: str, audit_types: Mapping[str, type[Audit[Any, Any]]]) -> Transc
             title = title or rest
         elif mark in audit_types:
             kind = audit_types[mark]
-            found = Transcript(kind, _decoder(kind.config_type).decode(rest), (), title)
+            found = Transcript(kind, _decoder(kind.config_type).decode(rest), [], title)
         elif mark not in ("only", ">", "<", "*", ""):
             marks = ", ".join([*sorted(audit_types), "only, >, <, * or #"])
             raise ValueError(f"a transcript's lines begin with {marks}, not {mark!r}")

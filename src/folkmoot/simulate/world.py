@@ -85,5 +85,6 @@ class World:
         except Violation as found:
             violation = str(found)
             title = f"seed {self.seed}, violated {found}"
-            transcript = str(Transcript.of(self.audit, title))
+            audit = self.audit
+            transcript = str(Transcript(type(audit), audit.config, audit.log, title))
         return Report(self.seed, self.loop.events, violation, transcript, self.counts())

@@ -79,27 +79,14 @@ class CommitteeSelection:
         position = _position(index, self.total, self._salted(COMMITTEE_SALT))
         return CommitteeProof(self._committee(position), position, index)
 
-    def verify_committee(self, proof: CommitteeProof) -> bool:
-        return 0 <= proof.index < self.total and self.get_committee(proof.index) == proof
-
     @cached_property
     def witness_positions(self) -> NDArray[np.int64]:
         """Every index's position among the witnesses, at once."""
         return swap_or_not_all(self.total, self._salted(WITNESS_SALT))
 
-    @cached_property
-    def committee_positions(self) -> NDArray[np.int64]:
-        return swap_or_not_all(self.total, self._salted(COMMITTEE_SALT))
-
     def witness_indices(self) -> list[int]:
         """The elected witnesses, by index."""
         return [int(i) for i in np.flatnonzero(self.witness_positions < self.witnesses)]
-
-    def trainer_indices(self) -> list[int]:
-        if not self.tie_breakers and not self.verifiers:
-            return list(range(self.total))
-        trainers = self.committee_positions >= self.tie_breakers + self.verifiers
-        return [int(i) for i in np.flatnonzero(trainers)]
 
     def _committee(self, position: int) -> Committee:
         if position < self.tie_breakers:
@@ -138,8 +125,3 @@ def is_checkpointer(index: int, total: int, seed: int) -> bool:
     if not 0 <= index < total:
         return False
     return checkpointer_position(index, total, seed) < checkpointers(total)
-
-
-def checkpointer_indices(total: int, seed: int) -> list[int]:
-    positions = swap_or_not_all(total, _cooldown_seed(seed))
-    return [int(i) for i in np.flatnonzero(positions < checkpointers(total))]

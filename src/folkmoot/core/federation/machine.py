@@ -92,9 +92,7 @@ def task(state: State, id: str) -> Task | m.Refused:
     if id not in state.members:
         return _unknown(id)
     if state.phase != Phase.ROUND:
-        return m.Refused(
-            m.Reason.OutsideRound, f"no round is in progress: the state is {state.phase}"
-        )
+        return _outside_round(state)
     if id not in state.selected:
         return _not_selected(state, id)
     if state.closing and not state.staleness(state.round):
@@ -123,9 +121,7 @@ def admits(state: State, id: str, round_: int, digest: str, samples: int) -> Any
 
 def _timely(state: State, round_: int) -> m.Refused | None:
     if state.phase != Phase.ROUND:
-        return m.Refused(
-            m.Reason.OutsideRound, f"no round is in progress: the state is {state.phase}"
-        )
+        return _outside_round(state)
     if round_ > state.round:
         return m.Refused(
             m.Reason.FutureRound, f"round {round_} has not begun; it is round {state.round}"
@@ -154,6 +150,10 @@ def _samples(state: State, samples: int) -> m.Refused | None:
 
 def _unknown(id: str) -> m.Refused:
     return m.Refused(m.Reason.UnknownParticipant, f"{id} is not connected: rendezvous first")
+
+
+def _outside_round(state: State) -> m.Refused:
+    return m.Refused(m.Reason.OutsideRound, f"no round is in progress: the state is {state.phase}")
 
 
 def _not_selected(state: State, id: str) -> m.Refused:
@@ -333,21 +333,19 @@ def _over(state: State) -> bool:
     return state.written is not None
 
 
+def _all_over(state: State) -> bool:
+    return _over(state) and state.round + 1 >= state.rules.rounds
+
+
+def _goes_on(state: State) -> bool:
+    return _over(state) and len(state.members) >= state.rules.min_connected
+
+
 #: The machine. Edges are tried in this order; nothing else changes the phase.
 TABLE: tuple[Edge[State], ...] = (
     Edge(Phase.STANDBY, Phase.ROUND, "enough participants are connected", _ready),
-    Edge(
-        Phase.ROUND,
-        Phase.FINISHED,
-        "the last global model is written",
-        lambda s: _over(s) and s.round + 1 >= s.rules.rounds,
-    ),
-    Edge(
-        Phase.ROUND,
-        Phase.ROUND,
-        "the next global model is written",
-        lambda s: _over(s) and len(s.members) >= s.rules.min_connected,
-    ),
+    Edge(Phase.ROUND, Phase.FINISHED, "the last global model is written", _all_over),
+    Edge(Phase.ROUND, Phase.ROUND, "the next global model is written", _goes_on),
     Edge(
         Phase.ROUND,
         Phase.STANDBY,

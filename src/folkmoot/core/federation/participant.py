@@ -67,23 +67,23 @@ def _called(now: _Now) -> bool:
     return e.round > now.state.trained or (e.expected and e.round == now.state.trained)
 
 
+def _finished(now: _Now) -> bool:
+    return isinstance(now.event, Heard) and now.event.phase == coordinator.Phase.FINISHED
+
+
+def _trained(now: _Now) -> bool:
+    return isinstance(now.event, Trained)
+
+
+def _failed(now: _Now) -> bool:
+    return isinstance(now.event, Failed)
+
+
 TABLE: tuple[Edge[_Now], ...] = (
     Edge(Phase.WAITING, Phase.TRAINING, "ROUND j, j > i", _called),
-    Edge(
-        Phase.WAITING,
-        Phase.DONE,
-        "FINISHED",
-        lambda now: isinstance(now.event, Heard) and now.event.phase == coordinator.Phase.FINISHED,
-    ),
-    Edge(
-        Phase.TRAINING, Phase.WAITING, "trained, i := j", lambda now: isinstance(now.event, Trained)
-    ),
-    Edge(
-        Phase.TRAINING,
-        Phase.WAITING,
-        "the update came to nothing",
-        lambda now: isinstance(now.event, Failed),
-    ),
+    Edge(Phase.WAITING, Phase.DONE, "FINISHED", _finished),
+    Edge(Phase.TRAINING, Phase.WAITING, "trained, i := j", _trained),
+    Edge(Phase.TRAINING, Phase.WAITING, "the update came to nothing", _failed),
 )
 
 

@@ -67,10 +67,6 @@ def load_state(folder: Path) -> dict[str, Tensor]:
     return _tensors(path) if path.is_file() else {}
 
 
-def load_progress(folder: Path) -> dict[str, Any]:
-    return _json(folder / "progress.json")
-
-
 def _tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)

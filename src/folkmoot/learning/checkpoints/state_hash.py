@@ -11,8 +11,6 @@ root, and then checks each parameter as it arrives. Tied parameters count once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 import torch
 
@@ -40,12 +38,3 @@ def leaf_hash(name: str, tensor: torch.Tensor) -> bytes:
 def state_hash(module: torch.nn.Module) -> StateHash:
     hashes = {name: leaf_hash(name, p) for name, p in untied(module).items()}
     return StateHash(root_hash(hashes), hashes)
-
-
-def wrong_parameter(name: str, tensor: torch.Tensor, agreed: Mapping[str, bytes]) -> str | None:
-    """A sentence if this parameter is not the one whose leaf hash was agreed on, else None."""
-    if name not in agreed:
-        return f"parameter {name} is not part of the agreed model"
-    if leaf_hash(name, tensor) != agreed[name]:
-        return f"parameter {name} differs from the agreed one; fetch it from another peer"
-    return None

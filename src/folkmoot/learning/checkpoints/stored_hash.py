@@ -5,6 +5,7 @@ leaf hashes, and these the root that clients agree on. So whoever can read a sto
 a checkpoint is the model that a quorum agreed on, without torch and without building the model.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
@@ -61,10 +62,7 @@ def _leaf_hashes(content: Iterator[bytes], where: str) -> dict[str, bytes]:
     for name, span in sorted(spans.items(), key=lambda item: item[1].data_offsets):
         start, end = span.data_offsets
         dtype, width = DTYPES.get(span.dtype, ("", 0))
-        count = 1
-        for side in span.shape:
-            count *= side
-        if not dtype or start != at or end - start != count * width:
+        if not dtype or start != at or end - start != math.prod(span.shape) * width:
             raise CheckpointError(f"{where}: tensor {name} is not laid out as its header says")
         hasher = leaf_hasher(name, dtype, span.shape)
         reading.feed(hasher, end - start)

@@ -61,23 +61,20 @@ def open_data(
 def _open(config: SourceConfig, length: int, vocab_size: int, open_url: OpenUrl | None) -> Provider:
     match config:
         case TokenFiles():
-            files = [
-                tokens.TokenFile(source.FileSource(path), config.dtype) for path in config.paths
-            ]
-            return tokens.Sequences(files, length, vocab_size)
+            sources = [source.FileSource(path) for path in config.paths]
+            files = [tokens.TokenFile(one, config.dtype) for one in sources]
         case RemoteTokens():
             if open_url is None:
                 raise DataError(f"{config.urls[0]}: nothing was given to open URLs with")
             files = [tokens.TokenFile(open_url(url), config.dtype) for url in config.urls]
-            return tokens.Sequences(files, length, vocab_size)
         case TextFiles():
             from folkmoot.learning.data.text import TextSource
 
             files = [tokens.TokenFile(TextSource(config, TEXT_LIMIT), "uint32")]
-            return tokens.Sequences(files, length, vocab_size)
         case ParquetFiles():
             from folkmoot.learning.data.parquet import ParquetRows
 
             return ParquetRows(config.paths, config.column, length, vocab_size)
         case _:
             raise TypeError(f"a mixture of mixtures is not a source: {config}")
+    return tokens.Sequences(files, length, vocab_size)

@@ -4,8 +4,8 @@ A row holds one sequence of at least length + 1 tokens; what it has more is left
 row groups that hold asked-for rows are read, and the last few are kept.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ class ParquetRows:
         self.ends = np.cumsum(sizes, dtype=np.int64)
         self.count = int(self.ends[-1]) if sizes else 0
         self.name = ", ".join(str(path) for path, _ in self.files[:3])
-        self._kept: OrderedDict[int, Any] = OrderedDict()
+        self._group = lru_cache(GROUPS_KEPT)(self._read_group)
         if self.count == 0:
             raise DataError(f"{self.name}: these parquet files hold no rows")
 
@@ -55,20 +55,14 @@ class ParquetRows:
             raise DataError(f"{where}: has tokens outside the vocabulary of {self.vocab_size}")
         return np.asarray(tokens, dtype=np.int64)
 
-    def _group(self, number: int) -> Any:
-        if number not in self._kept:
-            import pyarrow as pa
+    def _read_group(self, number: int) -> Any:
+        import pyarrow as pa
 
-            (path, file), group = self.groups[number]
-            try:
-                table = file.read_row_group(group, columns=[self.column])
-            except (OSError, pa.ArrowException) as error:
-                raise DataError(f"{path}: row group {group} cannot be read: {error}") from error
-            self._kept[number] = table.column(self.column)
-            if len(self._kept) > GROUPS_KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(number)
-        return self._kept[number]
+        (path, file), group = self.groups[number]
+        try:
+            return file.read_row_group(group, columns=[self.column]).column(self.column)
+        except (OSError, pa.ArrowException) as error:
+            raise DataError(f"{path}: row group {group} cannot be read: {error}") from error
 
 
 def _expand(paths: Sequence[str]) -> list[Path]:

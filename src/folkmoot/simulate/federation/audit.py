@@ -9,7 +9,7 @@ import msgspec
 from folkmoot.core.federation import Phase, Rules, State, machine
 from folkmoot.core.machine import Machine
 from folkmoot.simulate.audit import Audit
-from folkmoot.simulate.federation.invariants import EDGES, INVARIANTS
+from folkmoot.simulate.federation.invariants import CHART, INVARIANTS
 
 
 class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,7 +24,7 @@ class FederationAudit(Audit[Opening, State]):
     machine: ClassVar[Machine[Any]] = machine
     config_type = Opening
     invariants = INVARIANTS
-    chart = EDGES
+    chart = CHART
     final = Phase.FINISHED
 
     def __init__(self, config: Opening, only: str = "") -> None:

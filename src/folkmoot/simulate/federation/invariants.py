@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from folkmoot.core.federation import Phase, State
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.state import Delivery
-from folkmoot.simulate.audit import Invariant, Step
+from folkmoot.simulate.audit import Chart, Invariant, Step
 from folkmoot.simulate.invariants import OF_EVERY_MACHINE
 
 if TYPE_CHECKING:
@@ -19,11 +19,9 @@ if TYPE_CHECKING:
 
 FederationStep = Step[State]
 # The chart of a federation, written down once more so that a changed table is noticed.
-EDGES: set[tuple[str, str]] = {
-    (Phase.STANDBY, Phase.ROUND),
-    (Phase.ROUND, Phase.ROUND),
-    (Phase.ROUND, Phase.STANDBY),
-    (Phase.ROUND, Phase.FINISHED),
+CHART: Chart = {
+    Phase.STANDBY: {Phase.ROUND},
+    Phase.ROUND: {Phase.ROUND, Phase.STANDBY, Phase.FINISHED},
 }
 
 

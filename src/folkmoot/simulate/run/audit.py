@@ -16,7 +16,7 @@ from folkmoot.simulate.audit import Audit, Crashed, Fact, Step
 from folkmoot.simulate.run import reference
 from folkmoot.simulate.run.committees import Published, learnt, shares
 from folkmoot.simulate.run.invariants import (
-    EDGES,
+    CHART,
     INVARIANTS,
     NEED_THE_WORLD,
     honest_models_are_equal,
@@ -91,7 +91,7 @@ class RunAudit(Audit[Run, Coordinator]):
     config_type = Run
     facts = AnyFact
     invariants = INVARIANTS
-    chart = EDGES
+    chart = CHART
     final = Phase.Finished
     need_the_world = NEED_THE_WORLD
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.state import CheckpointSource, Coordinator, Left, Phase
 from folkmoot.core.identity import short
-from folkmoot.simulate.audit import Invariant, Step
+from folkmoot.simulate.audit import Chart, Invariant, Step
 from folkmoot.simulate.invariants import OF_EVERY_MACHINE
 from folkmoot.simulate.run import reference
 from folkmoot.simulate.run.committees import witnesses
@@ -23,22 +23,14 @@ if TYPE_CHECKING:
 RunStep = Step[Coordinator]
 S = Phase
 # The flow chart of a run, written down once more so that a changed table is noticed.
-EDGES: set[tuple[str, str]] = {
-    (S.WaitingForMembers, S.Paused),
-    (S.WaitingForMembers, S.Warmup),
-    (S.Warmup, S.Paused),
-    (S.Warmup, S.WaitingForMembers),
-    (S.Warmup, S.RoundTrain),
-    (S.RoundTrain, S.RoundWitness),
-    (S.RoundWitness, S.Finished),
-    (S.RoundWitness, S.Cooldown),
-    (S.RoundWitness, S.RoundTrain),
-    (S.Cooldown, S.Finished),
-    (S.Cooldown, S.Paused),
-    (S.Cooldown, S.WaitingForMembers),
-    (S.Paused, S.Finished),
-    (S.Paused, S.WaitingForMembers),
-    (S.Finished, S.Paused),
+CHART: Chart = {
+    S.WaitingForMembers: {S.Paused, S.Warmup},
+    S.Warmup: {S.Paused, S.WaitingForMembers, S.RoundTrain},
+    S.RoundTrain: {S.RoundWitness},
+    S.RoundWitness: {S.Finished, S.Cooldown, S.RoundTrain},
+    S.Cooldown: {S.Finished, S.Paused, S.WaitingForMembers},
+    S.Paused: {S.Finished, S.WaitingForMembers},
+    S.Finished: {S.Paused},
 }
 
 

@@ -78,21 +78,6 @@ class Uploaded(Event, frozen=True, tag=True):
     location: str
 
 
-AnyEvent = (
-    Tick
-    | Saw
-    | WasRefused
-    | Loaded
-    | NotLoaded
-    | Trained
-    | NotTrained
-    | Offered
-    | Arrived
-    | Learnt
-    | Uploaded
-)
-
-
 class Submit(Effect, frozen=True, tag=True):
     """Send a message to the authority."""
 

@@ -80,45 +80,34 @@ def address(b: Any, base: Any, index: Any, by: int) -> Any:
 def broadcast(b: Any, x: Any, kind: Any = FLOATS) -> Any:
     """A vector whose lanes are all x."""
     nowhere = ir.Constant(kind, ir.Undefined)
-    everywhere = ir.Constant(ir.VectorType(ir.IntType(32), SIMD_WIDTH), [0] * SIMD_WIDTH)
+    everywhere = ir.Constant(INTS, [0] * SIMD_WIDTH)
     alone = b.insert_element(nowhere, x, ir.Constant(ir.IntType(32), 0))
     return b.shuffle_vector(alone, alone, everywhere)
 
 
-def _transposed(b: Any, half: Callable[[int, int], Any]) -> list[Any]:
-    """Eight rows of eight as the columns they make; `half(i, c)` loads four of row i, from c on.
+def _square(b: Any, data: Any, at: Any) -> list[Any]:
+    """The columns of the 8 × 8 values that begin at data[at], in a matrix with rows of 64.
 
     Rows i and i + 4 are loaded into one vector, so that nothing has to cross its middle."""
+    four = ir.VectorType(ir.FloatType(), SIMD_WIDTH // 2).as_pointer()
+
+    def half(i: int, c: int) -> Any:
+        place = b.gep(data, [b.add(at, ir.Constant(at.type, i * N + c))])
+        return b.load(b.bitcast(place, four), align=4)
 
     def shuffle(x: Any, y: Any, order: tuple[int, ...]) -> Any:
-        return b.shuffle_vector(x, y, ir.Constant(ir.VectorType(ir.IntType(32), SIMD_WIDTH), order))
+        return b.shuffle_vector(x, y, ir.Constant(INTS, order))
 
     columns = []
+    whole = tuple(range(SIMD_WIDTH))
+    low, high = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
+    first, last = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
     for c in (0, 4):
-        x, y, z, u = (
-            shuffle(half(i, c), half(i + 4, c), tuple(range(SIMD_WIDTH))) for i in range(4)
-        )
-        low, high = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
-        first, last = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
+        x, y, z, u = (shuffle(half(i, c), half(i + 4, c), whole) for i in range(4))
         for part in (low, high):
             pair = shuffle(x, y, part), shuffle(z, u, part)
             columns += [shuffle(*pair, first), shuffle(*pair, last)]
     return columns
-
-
-def _half(b: Any, base: Any) -> Any:
-    """The four values at a pointer to float."""
-    four = ir.VectorType(ir.FloatType(), SIMD_WIDTH // 2).as_pointer()
-    return b.load(b.bitcast(base, four), align=4)
-
-
-def _square(b: Any, data: Any, at: Any) -> list[Any]:
-    """The columns of the 8 × 8 values that begin at data[at], in a matrix with rows of 64."""
-
-    def half(i: int, c: int) -> Any:
-        return _half(b, b.gep(data, [b.add(at, ir.Constant(at.type, i * N + c))]))
-
-    return _transposed(b, half)
 
 
 @instruction
