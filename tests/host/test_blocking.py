@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -44,6 +44,15 @@ def test_errors_come_back() -> None:
         run_blocking(fails())
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Hear Ctrl-C, which a script's background job ignores."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_cancels_and_waits_for_the_end() -> None:
     said = []
 
