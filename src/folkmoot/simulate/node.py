@@ -14,6 +14,7 @@ class Node:
         self.up = True
         self.life = 0
         self.frozen_until = 0
+        self.retired = False  # whether it has stopped lying, if it did
         self.rate = 1.0  # of its clock: 1.1 is a tenth too fast
 
     def after(self, delay: float, action: Callable[..., object], *args: Any) -> None:
@@ -53,6 +54,7 @@ class Node:
 
     def reform(self) -> None:
         """Stop lying, if it did: the time of faults is over."""
+        self.retired = True
 
     def start(self) -> None:
         """Begin, or begin again."""

@@ -27,6 +27,7 @@ class DenseMethod:
         self.config = r = validated(config)
         self.flat = FlatParameters(module)
         self.wire = DenseWire(self.flat.shapes, "dense", r.bits)
+        self.payload_size = self.wire.size
         self.momentum = torch.zeros_like(self.flat.weights) if r.optimizer == "sgd" else None
         self.adam: AdamW | None = None
         if r.optimizer == "adamw":
@@ -52,10 +53,6 @@ class DenseMethod:
         elif self.momentum is not None:
             self.momentum.mul_(self.config.beta1).add_(grads)
             self.flat.weights.mul_(1.0 - lr * self.config.weight_decay).sub_(self.momentum * lr)
-
-    @property
-    def payload_size(self) -> int:
-        return self.wire.size
 
     def check(self, payload: bytes) -> Refusal | None:
         return self.wire.check(payload)

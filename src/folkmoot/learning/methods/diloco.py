@@ -27,12 +27,9 @@ class DiLoCoMethod:
         self.config = validated(config)
         self.flat = FlatParameters(module)
         self.wire = DenseWire(self.flat.shapes, "diloco", config.bits)
+        self.payload_size, self.local_steps = self.wire.size, config.local_steps
         self.local = LocalSteps(self.flat, self.config)
         self.momentum = torch.zeros_like(self.flat.weights)
-
-    @property
-    def local_steps(self) -> int:
-        return self.config.local_steps
 
     def contribute(self, closure: Closure, step: int, lr: float) -> Contribution:
         self.flat.refresh()
@@ -48,10 +45,6 @@ class DiLoCoMethod:
         self.momentum.mul_(self.config.outer_momentum).add_(going)
         going.add_(self.momentum * self.config.outer_momentum)
         self.flat.weights.sub_(going.mul_(self.config.outer_lr))
-
-    @property
-    def payload_size(self) -> int:
-        return self.wire.size
 
     def check(self, payload: bytes) -> Refusal | None:
         return self.wire.check(payload)

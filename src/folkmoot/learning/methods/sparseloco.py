@@ -34,14 +34,11 @@ class SparseLoCoMethod:
         self.config = validated(config)
         self.flat = FlatParameters(module)
         self.wire = SparseWire(self.flat.shapes, config.k)
+        self.payload_size, self.local_steps = self.wire.size, config.local_steps
         self.local = LocalSteps(self.flat, self.config)
         self.error = torch.zeros_like(self.flat.weights)
         self.sent = b""
         """The last contribution, until its round is applied."""
-
-    @property
-    def local_steps(self) -> int:
-        return self.config.local_steps
 
     def contribute(self, closure: Closure, step: int, lr: float) -> Contribution:
         self.flat.refresh()
@@ -74,10 +71,6 @@ class SparseLoCoMethod:
         for payload in payloads:
             self._add(total, payload, 1.0)
         self.flat.weights.sub_(total.mul_(self.config.outer_lr / len(payloads)))
-
-    @property
-    def payload_size(self) -> int:
-        return self.wire.size
 
     def check(self, payload: bytes) -> Refusal | None:
         return self.wire.check(payload)

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from folkmoot.core.federation import messages as m
 from folkmoot.simulate.federation.participant import SAMPLES, ParticipantNode
 
 
 class LyingParticipant(ParticipantNode):
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.retired = False
-
-    def reform(self) -> None:
-        self.retired = True
-
     def _deliver(self, round_: int) -> None:
         super()._deliver(round_)
         if not self.retired and self.loop.chance(0.25):

@@ -51,7 +51,6 @@ class LyingClient(ClientNode):
     """Its machine is honest; what it asks for is carried out with lies."""
 
     honest = False
-    retired = False  # when a world's faults stop, its liars become honest
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -60,9 +59,6 @@ class LyingClient(ClientNode):
             *random.sample(WITNESS_LIES, random.randint(1, 4)),
             *random.sample(OTHER_LIES, random.randint(2, 5)),
         }
-
-    def reform(self) -> None:
-        self.retired = True
 
     def lie(self, name: str) -> bool:
         return name in self.lies and not self.retired and self.loop.chance(0.7)

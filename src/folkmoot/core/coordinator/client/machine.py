@@ -237,7 +237,7 @@ def _enter(client: ClientState, before: Phase, at: Moment) -> Iterator[Effect]:
             share = client.ledgers[current.height].shares[client.id]
             yield c.Train(client.epoch, current.height, current.step, share)
         case Phase.Learning:
-            _prepare(client, at)
+            _prepare(client)
             step = client.ledgers[at.work].step
             yield c.Learn(client.epoch, client.prepared, step, at.verdict.learn)
         case Phase.Storing:
@@ -248,7 +248,7 @@ def _enter(client: ClientState, before: Phase, at: Moment) -> Iterator[Effect]:
 
 def _enter_ready(client: ClientState, before: Phase, at: Moment) -> Iterator[Effect]:
     if before is Phase.Ready:
-        _prepare(client, at)
+        _prepare(client)
     if before is Phase.Training and not (at.trained() or at.not_trained()):
         yield c.Abandon(client.epoch, client.trained)
     if isinstance(at.event, c.Loaded | c.Learnt):
@@ -262,8 +262,8 @@ def _enter_ready(client: ClientState, before: Phase, at: Moment) -> Iterator[Eff
             yield c.Submit(m.Ready(client.id, client.epoch))
 
 
-def _prepare(client: ClientState, at: Moment) -> None:
-    client.prepared, client.asked = at.next_round, 0
+def _prepare(client: ClientState) -> None:
+    client.prepared, client.asked = client.prepared + 1, 0
 
 
 def _leave(client: ClientState, at: Moment) -> Iterator[Effect]:

@@ -82,10 +82,6 @@ class Moment:
     # The round.
 
     @property
-    def next_round(self) -> int:
-        return self.client.prepared + 1
-
-    @property
     def work(self) -> int:
         """The round whose results are learnt before the next round."""
         return self.client.prepared - self.state.run.config.delay
@@ -121,15 +117,11 @@ class Moment:
         return self.client.ledgers[self.work].verdict(self.state, by)
 
     @property
-    def asking(self) -> bool:
-        """Whether there may be an answer yet about results of which we only know that they are."""
-        return self.client.asked < ASK_TRIES or self.now < self.client.ask_after
-
-    @property
     def wanted(self) -> tuple[bytes, ...]:
         """Whose results must be here, or asked for once more, before the model goes on."""
-        unheard = self.verdict.unheard if self.asking else ()
-        return self.verdict.missing + unheard
+        # There may yet be an answer about results of which we only know that they are.
+        asking = self.client.asked < ASK_TRIES or self.now < self.client.ask_after
+        return self.verdict.missing + (self.verdict.unheard if asking else ())
 
     def to_train(self) -> bool:
         """Whether the present round has a share for us that can still be attested."""

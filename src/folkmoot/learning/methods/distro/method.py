@@ -64,6 +64,7 @@ class DistroMethod:
         self.config = validated(config)
         self.flat = FlatParameters(module)
         self.plan = make_plan(self.flat.shapes, config.chunk, config.k, config.bits)
+        self.delay, self.payload_size = config.delay, wire.payload_size(self.plan)
         self.backend = backend_for(self.flat.weights.device)
         self.momentum = torch.zeros_like(self.flat.weights)
         adam = config.treatment == "adam"
@@ -71,10 +72,6 @@ class DistroMethod:
         self.applied = 0
         self.in_flight: list[InFlight] = []
         self._backup: WeightBackup | None = None
-
-    @property
-    def delay(self) -> int:
-        return self.config.delay
 
     def contribute(self, closure: Closure, step: int, lr: float) -> Contribution:
         self.flat.refresh()
@@ -131,10 +128,6 @@ class DistroMethod:
                 age = sum(later.step > f.step for later in self.in_flight)
                 scale = float32(RETURNED * self.config.momentum**age)
                 self.backend.add_entries(self.plan, self.momentum, f.index, f.value, scale)
-
-    @property
-    def payload_size(self) -> int:
-        return wire.payload_size(self.plan)
 
     def check(self, payload: bytes) -> Refusal | None:
         header = wire.header(self.plan)
