@@ -3,6 +3,13 @@
 from folkmoot.host.event_log import Record
 
 
+class OfRound(Record, frozen=True, tag=True):
+    """What belongs to a round of an epoch."""
+
+    epoch: int
+    height: int
+
+
 class Began(Record, frozen=True, tag=True):
     id: str
     run_id: str
@@ -31,9 +38,7 @@ class ModelNotLoaded(Record, frozen=True, tag=True):
     reason: str
 
 
-class ShareTrained(Record, frozen=True, tag=True):
-    epoch: int
-    height: int
+class ShareTrained(OfRound, frozen=True, tag=True):
     step: int
     samples: int
     loss: float
@@ -42,32 +47,25 @@ class ShareTrained(Record, frozen=True, tag=True):
     payload_bytes: int
 
 
-class ShareAbandoned(Record, frozen=True, tag=True):
-    epoch: int
-    height: int
+class ShareAbandoned(OfRound, frozen=True, tag=True):
+    """Our share is given up: nobody can attest it any more."""
 
 
-class ShareFailed(Record, frozen=True, tag=True):
+class ShareFailed(OfRound, frozen=True, tag=True):
     """Our share could not be trained; its samples are given out again."""
 
-    epoch: int
-    height: int
     reason: str
 
 
-class RoundLearnt(Record, frozen=True, tag=True):
+class RoundLearnt(OfRound, frozen=True, tag=True):
     """The results of a round are in the model."""
 
-    epoch: int
-    height: int
     results: int
     hash: str
     seconds: float
 
 
-class Evaluated(Record, frozen=True, tag=True):
-    epoch: int
-    height: int
+class Evaluated(OfRound, frozen=True, tag=True):
     step: int
     loss: float
 
@@ -80,11 +78,9 @@ class ResultRefused(Record, frozen=True, tag=True):
     reason: str
 
 
-class ResultMissing(Record, frozen=True, tag=True):
+class ResultMissing(OfRound, frozen=True, tag=True):
     """The witnesses saw results that are not here; peers are asked."""
 
-    epoch: int
-    height: int
     senders: int
 
 
@@ -122,15 +118,13 @@ class CheckpointsRemoved(Record, frozen=True, tag=True):
     names: tuple[str, ...]
 
 
-class Traffic(Record, frozen=True, tag=True):
+class Traffic(OfRound, frozen=True, tag=True):
     """Bytes on the network since the client began, to peers and to the authority.
 
     `round_sent` counts what was sent since the round before (not in Warmup, when models travel),
     and `round_results` the client's own result times the peers it was sent to: the least possible.
     """
 
-    epoch: int
-    height: int
     sent: int
     received: int
     round_sent: int

@@ -18,19 +18,23 @@ from folkmoot.core.machine import StateChanged as StateChanged
 from folkmoot.core.machine import Tick as Tick
 
 
-class Join(Event, frozen=True, tag=True):
-    """A client wants to be part of the next epoch; it may already hold the model."""
+class FromClient(Event, frozen=True, tag=True):
+    """Anything that a client says."""
 
     sender: bytes
+
+
+class Join(FromClient, frozen=True, tag=True):
+    """A client wants to be part of the next epoch; it may already hold the model."""
+
     run_id: str
     model_hash: bytes = b""
     address: bytes = b""
 
 
-class Ready(Event, frozen=True, tag=True):
+class Ready(FromClient, frozen=True, tag=True):
     """A client has loaded the model."""
 
-    sender: bytes
     epoch: int
 
 
@@ -43,10 +47,9 @@ class WitnessMetadata(msgspec.Struct, frozen=True, array_like=True):
     evaluations: tuple[tuple[str, float], ...] = ()
 
 
-class OpportunisticWitness(Event, frozen=True, tag=True):
+class OpportunisticWitness(FromClient, frozen=True, tag=True):
     """A witness of round `height` attests the results of round `height - delay` and its model."""
 
-    sender: bytes
     epoch: int
     height: int
     proof: WitnessProof
@@ -57,27 +60,23 @@ class OpportunisticWitness(Event, frozen=True, tag=True):
     metadata: WitnessMetadata = WitnessMetadata()
 
 
-class OpportunisticCooldown(Event, frozen=True, tag=True):
+class OpportunisticCooldown(FromClient, frozen=True, tag=True):
     """A checkpointer has stored the agreed model, whole, at `location`."""
 
-    sender: bytes
     epoch: int
     location: str
     model_hash: bytes
 
 
-class HealthCheck(Event, frozen=True, tag=True):
+class HealthCheck(FromClient, frozen=True, tag=True):
     """A sign of life, the sender's measured speed, and the clients it considers unhealthy."""
 
-    sender: bytes
     unhealthy: tuple[bytes, ...] = ()
     tokens_per_second: int = 0
 
 
-class Withdraw(Event, frozen=True, tag=True):
+class Withdraw(FromClient, frozen=True, tag=True):
     """A client leaves of its own will, or its connection is gone."""
-
-    sender: bytes
 
 
 class Pause(Event, frozen=True, tag=True):

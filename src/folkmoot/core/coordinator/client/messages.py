@@ -10,6 +10,13 @@ from folkmoot.core.machine import StateChanged as StateChanged
 from folkmoot.core.machine import Tick as Tick
 
 
+class RoundEvent(Event, frozen=True, tag=True):
+    """Something about a round of an epoch."""
+
+    epoch: int
+    height: int
+
+
 class Saw(Event, frozen=True, tag=True):
     """The authority's state is now this."""
 
@@ -44,11 +51,8 @@ class Trained(Event, frozen=True, tag=True):
     metadata: m.WitnessMetadata = m.WitnessMetadata()
 
 
-class NotTrained(Event, frozen=True, tag=True):
+class NotTrained(RoundEvent, frozen=True, tag=True):
     """Our share of this round could not be trained."""
-
-    epoch: int
-    height: int
 
 
 class Offered(Event, frozen=True, tag=True):
@@ -63,11 +67,9 @@ class Arrived(Event, frozen=True, tag=True):
     result: Result
 
 
-class Learnt(Event, frozen=True, tag=True):
+class Learnt(RoundEvent, frozen=True, tag=True):
     """The results that `Learn` named are in the model."""
 
-    epoch: int
-    height: int
     model_hash: bytes
 
 
@@ -76,6 +78,13 @@ class Uploaded(Event, frozen=True, tag=True):
 
     epoch: int
     location: str
+
+
+class RoundEffect(Effect, frozen=True, tag=True):
+    """Something to do about a round of an epoch."""
+
+    epoch: int
+    height: int
 
 
 class Submit(Effect, frozen=True, tag=True):
@@ -111,34 +120,28 @@ class UnshareModel(Effect, frozen=True, tag=True):
     """Nobody needs the copy any more."""
 
 
-class Learn(Effect, frozen=True, tag=True):
-    """Apply these results, in this order, then tell the hash of the model."""
+class Learn(RoundEffect, frozen=True, tag=True):
+    """Apply these results, in this order, then tell the hash of the model.
 
-    epoch: int
-    height: int  # the round that begins after it
+    `height` is the round that begins after it.
+    """
+
     step: int
     results: tuple[Result, ...]
 
 
-class Train(Effect, frozen=True, tag=True):
-    epoch: int
-    height: int
+class Train(RoundEffect, frozen=True, tag=True):
     step: int
     share: Share
 
 
-class Abandon(Effect, frozen=True, tag=True):
+class Abandon(RoundEffect, frozen=True, tag=True):
     """Give up training a share: nobody can attest its result any more."""
 
-    epoch: int
-    height: int
 
-
-class Evaluate(Effect, frozen=True, tag=True):
+class Evaluate(RoundEffect, frozen=True, tag=True):
     """Score the model on held-out text before it learns anything else: it is our turn."""
 
-    epoch: int
-    height: int
     step: int
 
 
@@ -156,24 +159,19 @@ class Fetch(Effect, frozen=True, tag=True):
     share: Share
 
 
-class Ask(Effect, frozen=True, tag=True):
+class Ask(RoundEffect, frozen=True, tag=True):
     """Ask the peers for results of a round that the witnesses saw and that did not come.
 
     Those who answer did not make them: only what is in `attested` may be taken.
     """
 
-    epoch: int
-    height: int
     step: int
     shares: dict[bytes, Share]  # of the senders whose results are missing
     attested: Attested
 
 
-class Forget(Effect, frozen=True, tag=True):
+class Forget(RoundEffect, frozen=True, tag=True):
     """Drop the results of all earlier rounds: nobody can ask for them any more."""
-
-    epoch: int
-    height: int
 
 
 class Upload(Effect, frozen=True, tag=True):

@@ -153,5 +153,5 @@ class Moment:
     def not_trained(self) -> bool:
         return isinstance(self.event, c.NotTrained) and self._of(self.event, self.client.trained)
 
-    def _of(self, event: c.Learnt | c.NotTrained | Result, height: int) -> bool:
+    def _of(self, event: c.RoundEvent | Result, height: int) -> bool:
         return (event.epoch, event.height) == (self.client.epoch, height)
