@@ -22,7 +22,7 @@ import results
 from folkmoot.client.events import ShareTrained
 from folkmoot.core.coordinator import Run, decode_run
 from folkmoot.core.coordinator.messages import RoundStarted
-from folkmoot.observe.logs import client_log, server_log
+from folkmoot.observe.logs import open_log
 from folkmoot.runs.local_processes import LocalRun
 
 GOAL_THROUGHPUT, GOAL_OVERHEAD = 0.9, 0.05
@@ -104,13 +104,13 @@ def together(file: Path, run: Run, folder: Path) -> tuple[float, float]:
             raise RuntimeError(local.output("client-1"))
     starts = [
         entry.time / 1000
-        for entry in server_log(folder / "server" / "events.jsonl").new()
+        for entry in open_log(folder / "server" / "events.jsonl", "server").new()
         if isinstance(entry.record, RoundStarted) and entry.record.samples
     ]
     lengths = [b - a for a, b in pairwise(starts[2:])]
     trained: dict[int, list[float]] = {}
     for name in local.clients:
-        for _, record in client_log(folder / name / "events.jsonl").new():
+        for _, record in open_log(folder / name / "events.jsonl", "client").new():
             if isinstance(record, ShareTrained):
                 trained.setdefault(record.step, []).append(record.seconds)
     busy = [max(trained[step]) for step in range(2, 2 + len(lengths))]

@@ -10,7 +10,7 @@ from typing import Any
 
 from faults.file_watch import FileWatch
 from folkmoot.host.event_log import LogReader
-from folkmoot.observe.logs import client_log, server_log
+from folkmoot.observe.logs import open_log
 from folkmoot.runs.local_processes import LocalRun
 
 CONFIG = """
@@ -58,8 +58,8 @@ class Live(LocalRun):
         for name in ("server", *self.clients):
             if name not in self._logs:
                 self._watch.add(self.folder / name)
-                open_log = server_log if name == "server" else client_log
-                self._logs[name] = open_log(self.folder / name / "events.jsonl")
+                kind = "server" if name == "server" else "client"
+                self._logs[name] = open_log(self.folder / name / "events.jsonl", kind)
             told = self.told.setdefault(name, [])
             told.extend(entry.record for entry in self._logs[name].new())
 

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,9 +11,11 @@ from hypothesis import strategies as st
 
 from folkmoot.federated import wire
 from folkmoot.federated.coordinator.config import SecurityConfig
+from folkmoot.federated.coordinator.events import Reported, ReportRefused
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.signing import sign_request
 from folkmoot.host.signing import Signer
+from folkmoot.observe.logs import read_log
 from support.federation import (
     code_of,
     federation_config,
@@ -212,10 +213,10 @@ async def test_bad_metrics_never_cost_an_update(tmp_path: Path) -> None:
         for round_, metrics in enumerate(reports + refused):
             await a.deliver(1.0, round_, metrics=metrics)
             await w.global_of(round_ + 1)
-        lines = (tmp_path / "state/events.jsonl").read_text().splitlines()
-        types = [msgspec.json.decode(line)["type"] for line in lines]
-        assert types.count("Reported") == len(reports)
-        assert types.count("ReportRefused") == len(refused)
+        log = read_log(tmp_path / "state/events.jsonl", "coordinator")
+        types = [type(record) for _, record in log]
+        assert types.count(Reported) == len(reports)
+        assert types.count(ReportRefused) == len(refused)
 
 
 @settings(

@@ -1,16 +1,17 @@
 """Every strategy from a TOML file to a finished federation, over real gRPC."""
 
 import asyncio
-import json
 
 import numpy as np
 import pytest
 
 from folkmoot.federated.coordinator.config import load
+from folkmoot.federated.coordinator.events import Aggregated
 from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.participant import Participant
+from folkmoot.observe.logs import read_log
 
 TOML = """
 run_id = "all"
@@ -47,9 +48,8 @@ async def federate(folder, aggregation, rounds=""):
 
 
 def figures(folder):
-    lines = (folder / "federation-state/events.jsonl").read_text().splitlines()
-    made = [event for event in map(json.loads, lines) if event["type"] == "Aggregated"]
-    return [event["figures"] for event in made]
+    log = read_log(folder / "federation-state/events.jsonl", "coordinator")
+    return [record.figures for _, record in log if isinstance(record, Aggregated)]
 
 
 @pytest.mark.parametrize(

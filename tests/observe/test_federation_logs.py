@@ -12,7 +12,7 @@ from folkmoot.federated.coordinator import events as coordinator
 from folkmoot.federated.participant import events
 from folkmoot.federated.participant.connection import Connection
 from folkmoot.host.event_log import LogReader, Unknown
-from folkmoot.observe.logs import coordinator_log, participant_log
+from folkmoot.observe.logs import open_log
 from support.federation import running_federation
 
 
@@ -45,12 +45,12 @@ async def test_both_sides_tell_the_same_rounds(tmp_path: Path) -> None:
     async with running_federation(tmp_path) as w:
         await take_part(PlusOne(), settings(w, log))
         rounds = range(w.state.round)
-    told = records(participant_log(log))
+    told = records(open_log(log, "participant"))
     assert [r.round for r in told if isinstance(r, events.RoundTrained)] == [*rounds]
     assert [r.round for r in told if isinstance(r, events.UpdateDelivered)] == [*rounds]
     assert isinstance(told[0], events.Began)
     assert told[-1] == events.Ended("the federation has finished")
-    kept = records(coordinator_log(tmp_path / "state" / "events.jsonl"))
+    kept = records(open_log(tmp_path / "state" / "events.jsonl", "coordinator"))
     assert [r.round for r in kept if isinstance(r, coordinator.Aggregated)] == [*rounds]
     assert isinstance(kept[-1], coordinator.Stopped)
 
@@ -60,7 +60,7 @@ async def test_a_participant_that_ends_says_why(tmp_path: Path) -> None:
     async with running_federation(tmp_path) as w:
         with pytest.raises(ZeroDivisionError):
             await take_part(Breaks(), settings(w, log))
-    assert records(participant_log(log))[-1] == events.Ended("in the owner's code")
+    assert records(open_log(log, "participant"))[-1] == events.Ended("in the owner's code")
 
 
 async def test_a_new_session_is_told_of(tmp_path: Path) -> None:
@@ -77,6 +77,6 @@ async def test_a_new_session_is_told_of(tmp_path: Path) -> None:
     log = tmp_path / "participant.jsonl"
     async with running_federation(tmp_path) as w:
         await take_part(PlusOne(), settings(w, log), Forgetful)
-    told = records(participant_log(log))
+    told = records(open_log(log, "participant"))
     assert any(isinstance(record, events.Reconnected) for record in told)
     assert told[-1] == events.Ended("the federation has finished")

@@ -29,15 +29,20 @@ class StagedFile:
         while rest:
             rest = rest[self._file.write(rest) :]
 
-    def commit(self, create: bool = False) -> None:
-        """Give the file its name. With `create`, FileExistsError if the name is taken."""
-        os.fsync(self._file.fileno())
+    def commit(self, create: bool = False, durable: bool = True) -> None:
+        """Give the file its name. With `create`, FileExistsError if the name is taken.
+
+        What is not `durable` may be gone after a power cut.
+        """
+        if durable:
+            os.fsync(self._file.fileno())
         if create:
             os.link(self.staging, self.path)
             self.staging.unlink()
         else:
             self.staging.replace(self.path)
-        sync_folder(self.path.parent)
+        if durable:
+            sync_folder(self.path.parent)
 
     def __enter__(self) -> Self:
         return self

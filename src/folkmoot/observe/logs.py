@@ -11,37 +11,23 @@ from folkmoot.federated.coordinator import events as coordinator_events
 from folkmoot.federated.participant import events as participant_events
 from folkmoot.host.event_log import LoggedRecord, LogReader, records_in
 
-
-def server_log(path: Path) -> LogReader:
-    """Of `folkmoot serve`."""
-    return LogReader(path, records_in(run_effects, server_events))
-
-
-def client_log(path: Path) -> LogReader:
-    """Of `folkmoot join`."""
-    return LogReader(path, records_in(client_events))
-
-
-def coordinator_log(path: Path) -> LogReader:
-    """Of `folkmoot federate serve`."""
-    return LogReader(path, records_in(federation_effects, coordinator_events))
-
-
-def participant_log(path: Path) -> LogReader:
-    """Of `folkmoot federate join`."""
-    return LogReader(path, records_in(participant_events))
-
-
-READERS = {
-    "server": server_log,
-    "client": client_log,
-    "coordinator": coordinator_log,
-    "participant": participant_log,
+#: The records of each kind of log, by who writes it: `folkmoot serve` and `join`, and
+#: `folkmoot federate serve` and `join`.
+RECORDS = {
+    "server": records_in(run_effects, server_events),
+    "client": records_in(client_events),
+    "coordinator": records_in(federation_effects, coordinator_events),
+    "participant": records_in(participant_events),
 }
 
 
+def open_log(path: str | os.PathLike[str], kind: str) -> LogReader:
+    """A reader of the log at `path`; `kind` is one of `RECORDS`."""
+    if kind not in RECORDS:
+        raise ValueError(f"there is no log of a {kind!r}; there are: {', '.join(RECORDS)}")
+    return LogReader(Path(path), RECORDS[kind])
+
+
 def read_log(path: str | os.PathLike[str], kind: str) -> list[LoggedRecord]:
-    """What the log at `path` holds so far; `kind` is one of `READERS`, by who wrote it."""
-    if kind not in READERS:
-        raise ValueError(f"there is no log of a {kind!r}; there are: {', '.join(READERS)}")
-    return list(READERS[kind](Path(path)).new())
+    """What the log at `path` holds so far; `kind` is one of `RECORDS`, by who wrote it."""
+    return list(open_log(path, kind).new())

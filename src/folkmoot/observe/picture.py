@@ -9,7 +9,7 @@ from folkmoot.client import events as client
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.identity import short
 from folkmoot.host.event_log import EventsMissed, LoggedRecord, LogReader
-from folkmoot.observe.logs import client_log, server_log
+from folkmoot.observe.logs import open_log
 
 
 class ClientPicture(msgspec.Struct):
@@ -41,7 +41,7 @@ class Picture:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._server = server_log(folder / "server" / "events.jsonl")
+        self._server = open_log(folder / "server" / "events.jsonl", "server")
         self._logs: dict[str, LogReader] = {}
         self.clients: dict[str, ClientPicture] = {}
         self.phase = "WaitingForMembers"
@@ -72,7 +72,7 @@ class Picture:
             said += self._told(entry.time, self._from_server(entry))
         for path in sorted(self.folder.glob("client-*/events.jsonl")):
             name = path.parent.name
-            log = self._logs.setdefault(name, client_log(path))
+            log = self._logs.setdefault(name, open_log(path, "client"))
             known = self.clients.setdefault(name, ClientPicture(name))
             for entry in log.new():
                 said += self._told(entry.time, self._from_client(known, entry.record))

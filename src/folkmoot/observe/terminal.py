@@ -65,17 +65,10 @@ class View:
 
         picture = self.picture
         table = Table(box=None, padding=(0, 2))
-        for column in (
-            "client",
-            "state",
-            "rounds",
-            "loss",
-            "tokens/s",
-            "sent",
-            "received",
-            "model",
-        ):
-            table.add_column(column, justify="left" if column in ("client", "state") else "right")
+        for column in ("client", "state"):
+            table.add_column(column)
+        for column in ("rounds", "loss", "tokens/s", "sent", "received", "model"):
+            table.add_column(column, justify="right")
         for client in picture.clients.values():
             table.add_row(
                 client.name,

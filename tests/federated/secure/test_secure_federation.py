@@ -1,17 +1,18 @@
 """Secure aggregation over real gRPC: the coordinator and its participants, drop-outs, a restart."""
 
 import asyncio
-import json
 import threading
 
 import numpy as np
 import pytest
 
 from folkmoot.core.federation import Rules
+from folkmoot.core.federation.messages import Aggregate
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.fedopt import FedAdam
 from folkmoot.federated.coordinator import coordinator as coordinator_module
 from folkmoot.federated.coordinator.config import BucketConfig, Federation, ServerConfig, rooted
+from folkmoot.federated.coordinator.events import AttemptFailed, Unmasked
 from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.participant.connection import Connection
@@ -20,6 +21,7 @@ from folkmoot.federated.participant.participant import Participant
 from folkmoot.federated.secure.config import SecureConfig
 from folkmoot.federated.secure.messages import Shares, decode, encode
 from folkmoot.host.signing import Identity
+from folkmoot.observe.logs import read_log
 from support.federation import Watched
 from support.models import save_model
 
@@ -114,14 +116,14 @@ def final(folder):
 
 
 def events(folder, kind):
-    lines = (folder / "state/events.jsonl").read_text().splitlines()
-    return [event for event in map(json.loads, lines) if event["type"] == kind]
+    told = [entry.record for entry in read_log(folder / "state/events.jsonl", "coordinator")]
+    return [record for record in told if isinstance(record, kind)]
 
 
 def expected(folder, participants):
     """The model that the plain formula gives for whoever was counted in each round."""
     by_id = {Identity.load(folder / f"identity-{p.number}").public.hex(): p for p in participants}
-    counted = {event["round"]: event["keys"] for event in events(folder, "Aggregate")}
+    counted = {event.round: event.keys for event in events(folder, Aggregate)}
     model = np.zeros(SIZE)
     for round_ in sorted(counted):
         here = [by_id[key.split("/")[1]] for key in counted[round_]]
@@ -142,8 +144,8 @@ async def test_masked_rounds_end_with_the_model_of_plain_ones(tmp_path, aggregat
     ]
     # FedAdam divides by a small number, which magnifies the quantisation.
     assert np.abs(results[0] - results[1]).max() < 2e-5
-    unmasked = events(tmp_path / "True", "Unmasked")
-    assert [(event["delivered"], event["dropped"]) for event in unmasked] == [(4, 0), (4, 0)]
+    unmasked = events(tmp_path / "True", Unmasked)
+    assert [(event.delivered, event.dropped) for event in unmasked] == [(4, 0), (4, 0)]
 
 
 async def test_what_lies_in_the_bucket_tells_nothing(tmp_path):
@@ -171,8 +173,8 @@ async def test_a_member_that_vanishes_after_dealing_does_not_hold_up_the_sum(
     given = config(tmp_path, min_participants=3, spares=1, quorum=0.75)
     model = await federate(tmp_path, given, people, {2: connect})
     assert np.abs(model - expected(tmp_path, people)).max() < 1e-6
-    last = events(tmp_path, "Unmasked")[-1]
-    assert (last["delivered"], last["dropped"]) == counts
+    last = events(tmp_path, Unmasked)[-1]
+    assert (last.delivered, last.dropped) == counts
 
 
 async def test_below_the_threshold_the_rest_begin_again_and_train_no_second_time(tmp_path):
@@ -181,7 +183,7 @@ async def test_below_the_threshold_the_rest_begin_again_and_train_no_second_time
     dead = gone_at("EndTrainingRound")
     model = await federate(tmp_path, given, people, {2: dead, 3: dead})
     assert np.abs(model - expected(tmp_path, people)).max() < 1e-6
-    assert len(events(tmp_path, "AttemptFailed")) >= 1
+    assert len(events(tmp_path, AttemptFailed)) >= 1
     assert all(len(p.trained) == len(set(p.trained)) for p in people)
 
 
@@ -200,8 +202,8 @@ async def test_a_dealer_of_garbage_is_left_out_and_stops_nobody(tmp_path):
     given = config(tmp_path, min_participants=3, spares=1, quorum=0.75)
     model = await federate(tmp_path, given, people, {2: DealsGarbage})
     assert np.abs(model - expected(tmp_path, people)).max() < 1e-6
-    assert events(tmp_path, "Unmasked")[-1]["delivered"] == 3
-    assert "dealt by" in events(tmp_path, "AttemptFailed")[-1]["reason"]
+    assert events(tmp_path, Unmasked)[-1].delivered == 3
+    assert "dealt by" in events(tmp_path, AttemptFailed)[-1].reason
 
 
 async def test_a_coordinator_that_restarts_in_a_masked_round_ends_with_the_same_bits(
@@ -251,7 +253,7 @@ async def test_a_crash_after_the_reveal_asks_nobody_to_reveal_again(tmp_path, mo
     async with serving(given) as server:
         await server.finished()
     assert np.array_equal(final(folder), whole)
-    assert len(events(folder, "Unmasked")) == 2
+    assert len(events(folder, Unmasked)) == 2
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from folkmoot.federated.model_file.file_stat import only_we_can_write, stamp
 from folkmoot.federated.model_file.hashing_writer import HashingWriter
 from folkmoot.federated.model_file.layout import Layout
 from folkmoot.federated.participant.bucket import SPARE
+from folkmoot.host.files import StagedFile
 
 READ = 1 << 20
 #: Of linux/fs.h: the target gets the source's blocks, to copy when either is written to.
@@ -92,7 +93,6 @@ class CoordinatorBucket:
         """A local file of the round's global model; downloaded once when the bucket is remote."""
         path = self.global_target(round_)
         if self.bucket.folder is None and not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
             self._download(f"{round_}/global", path, self.max_object)
         return path
 
@@ -158,14 +158,10 @@ class CoordinatorBucket:
         return len(found)
 
     def _download(self, key: str, path: Path, limit: int) -> None:
-        partial = path.with_name(f"{path.name}#{os.getpid()}")
-        try:
-            with partial.open("wb") as out:
-                for chunk in self.bucket.stream(key, limit):
-                    out.write(chunk)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with StagedFile(path) as staged:
+            for chunk in self.bucket.stream(key, limit):
+                staged.write(chunk)
+            staged.commit(durable=False)
 
 
 def _rounds(folder: Path, last: int) -> list[Path]:

@@ -32,10 +32,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_message: int = 65_536
 
     def rules(self) -> Iterator[Broken]:
-        if not is_host(self.host):
-            yield Broken("host", "must be a host name, an IPv4 or an IPv6 address")
-        if not 0 <= self.port <= 65_535:
-            yield Broken("port", "must be from 0 (any free port) to 65535")
+        yield from _rules_to_listen(self.host, self.port)
         if not self.state:
             yield Broken("state", "must name a folder")
         if not 1024 <= self.max_message <= 64 << 20:
@@ -109,10 +106,7 @@ class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 9464
 
     def rules(self) -> Iterator[Broken]:
-        if not is_host(self.host):
-            yield Broken("host", "must be a host name, an IPv4 or an IPv6 address")
-        if not 0 <= self.port <= 65_535:
-            yield Broken("port", "must be from 0 (any free port) to 65535")
+        yield from _rules_to_listen(self.host, self.port)
 
 
 class Federation(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +139,13 @@ class Federation(msgspec.Struct, frozen=True, kw_only=True):
             yield Broken("rounds", "min_participants must be 2 or more when [secure] is on")
         if self.secure.enabled and self.rounds.asynchronous:
             yield Broken("rounds", "buffer must be 0 when [secure] is on: a sum needs its cohort")
+
+
+def _rules_to_listen(host: str, port: int) -> Iterator[Broken]:
+    if not is_host(host):
+        yield Broken("host", "must be a host name, an IPv4 or an IPv6 address")
+    if not 0 <= port <= 65_535:
+        yield Broken("port", "must be from 0 (any free port) to 65535")
 
 
 def is_host(host: str) -> bool:

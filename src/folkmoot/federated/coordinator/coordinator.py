@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import msgspec
+from msgspec.structs import asdict
 
 from folkmoot.core import federation as rules
 from folkmoot.core.federation import messages as m
@@ -32,14 +32,15 @@ from folkmoot.federated.coordinator.secure_rounds import SecureRounds
 from folkmoot.federated.coordinator.updates import combine, lost
 from folkmoot.federated.model_file.layout import layout_of
 from folkmoot.federated.model_file.reader import ModelFile
-from folkmoot.federated.secure.masks import Mask
-from folkmoot.host.clock import Clock, rising_clock, wall_clock
+from folkmoot.host.clock import Clock, backoff, rising_clock, wall_clock
 from folkmoot.host.durable import Durable, Step
 from folkmoot.host.event_log import EventLog
 from folkmoot.host.journal import Journal, JournalError
 from folkmoot.host.signing import load_secret
+from folkmoot.host.tasks import end_tasks
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 COMPACT_BYTES = 128 * 1024
 WORKERS = 2
 
@@ -127,10 +128,7 @@ class Coordinator:
 
     async def stop(self) -> None:
         """Release everything; the journal has all that a later start needs."""
-        tasks = [*self._closing, *([self._serving] if self._serving else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks([*self._closing, *filter(None, [self._serving])])
         for waiting in self._waiting.values():
             waiting.cancel()
         await asyncio.to_thread(self.workers.shutdown, cancel_futures=True)
@@ -229,56 +227,46 @@ class Coordinator:
 
     async def _close(self, deliveries: list[Delivery]) -> None:
         """Make the next global model; a failure of the disk or the bucket is tried again."""
-        delay, round_ = 1.0, self.state.round
-        while True:
+        round_ = self.state.round
+        for delay in backoff(1.0, 60.0):
             started, residue = time.perf_counter(), None
             if self.secure.applies():
                 residue = await self.secure.unmask(deliveries)
                 if residue is None:
                     return
             try:
-                done = await self._combine(deliveries, residue)
+                done = await self.run(
+                    combine, self.config, self.store, self.state, self.secret, deliveries, residue
+                )
                 seconds = time.perf_counter() - started
                 self.submit(m.Written(round_, done.digest))
+                break
             except (BucketError, OSError, ValueError) as error:
                 self.log.write(events.AggregationFailed(round_, str(error), delay))
                 if await self._ask_again(deliveries):
                     return
                 await asyncio.sleep(delay)
-                delay = min(delay * 2, 60.0)
-                continue
-            count = len(deliveries)
-            self.log.write(
-                events.Aggregated(round_, count, seconds, done.digest, dict(done.figures))
-            )
-            self.meters.aggregated(seconds)
-            async with self._tidying:
-                await self._tidied(round_, [delivery.key for delivery in deliveries])
-            return
-
-    async def _tidied(self, closed: int, keys: list[str]) -> None:
-        """Tidy up; what is left over does no harm, so trouble with it stops nothing."""
-        try:
-            await self._tidy(closed, keys)
-        except (BucketError, OSError) as error:
-            logger.warning("round %d is closed but not tidied up: %s", closed, error)
-
-    async def _combine(self, deliveries: list[Delivery], residue: list[Mask] | None) -> Any:
-        return await self._run(
-            combine, self.config, self.store, self.state, self.secret, deliveries, residue
-        )
+        count, figures = len(deliveries), dict(done.figures)
+        self.log.write(events.Aggregated(round_, count, seconds, done.digest, figures))
+        self.meters.aggregation.observe(seconds)
+        await self._tidy(round_, [delivery.key for delivery in deliveries])
 
     async def _ask_again(self, deliveries: list[Delivery]) -> bool:
         """Give up updates that cannot be read back; whether there were any."""
-        gone = await self._run(lost, self.store, deliveries)
+        gone = await self.run(lost, self.store, deliveries)
         if gone:
             self.submit(m.Lost(tuple(gone)))
         return bool(gone)
 
     async def _tidy(self, closed: int, used: list[str]) -> None:
-        """Forget what the closed round needed."""
-        if count := await self._run(self._tidy_files, closed, used):
-            self.log.write(events.Pruned(closed + 2 - self.config.bucket.keep_rounds, count))
+        """Forget what the closed round needed; what is left over does no harm."""
+        try:
+            async with self._tidying:
+                if count := await self.run(self._tidy_files, closed, used):
+                    oldest = closed + 2 - self.config.bucket.keep_rounds
+                    self.log.write(events.Pruned(oldest, count))
+        except (BucketError, OSError) as error:
+            logger.warning("round %d is closed but not tidied up: %s", closed, error)
 
     def _tidy_files(self, closed: int, used: list[str]) -> int:
         """On a worker thread; how many objects of old rounds were pruned."""
@@ -289,7 +277,8 @@ class Coordinator:
         keep = self.config.bucket.keep_rounds
         return self.store.prune(closed + 2 - keep) if keep else 0
 
-    async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """On a worker thread."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.workers, function, *arguments)
 
@@ -304,13 +293,9 @@ def _publish_initial(store: CoordinatorBucket, path: Path) -> str:
 
 
 def _differences(state: State, config: Federation) -> str:
-    fields = (f.name for f in msgspec.structs.fields(config.rounds))
-    changed = [
-        f"{name} was {getattr(state.rules, name)}, is {getattr(config.rounds, name)}"
-        for name in fields
-        if getattr(state.rules, name) != getattr(config.rounds, name)
-    ]
-    return "; ".join(changed)
+    before, now = asdict(state.rules), asdict(config.rounds)
+    changed = [name for name in now if now[name] != before[name]]
+    return "; ".join(f"{name} was {before[name]}, is {now[name]}" for name in changed)
 
 
 def _shown(state: State) -> tuple[Any, ...]:

@@ -33,7 +33,7 @@ class Meters:
             ["method", "status"],
             registry=self.registry,
         )
-        self._aggregation = Histogram(
+        self.aggregation = Histogram(
             "folkmoot_federation_aggregation_seconds",
             "Time to combine a round's updates",
             registry=self.registry,
@@ -47,9 +47,6 @@ class Meters:
         self._selected.set(len(state.selected))
         self._delivered.set(len(state.deliveries))
         self._expelled.set(len(state.expelled))
-
-    def aggregated(self, seconds: float) -> None:
-        self._aggregation.observe(seconds)
 
     def serve(self, host: str, port: int) -> tuple[int, Callable[[], None]]:
         """Answer scrapes on a thread; the port, and a function that stops it."""

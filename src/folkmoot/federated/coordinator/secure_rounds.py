@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -249,16 +250,10 @@ class SecureRounds:
         self._changed = asyncio.Event()
 
     async def _until(self, done: Callable[[], bool], patience: float | None) -> None:
-        loop = asyncio.get_running_loop()
-        until = None if patience is None else loop.time() + patience
-        while not done():
-            left = None if until is None else until - loop.time()
-            if left is not None and left <= 0:
-                return
-            try:
-                await asyncio.wait_for(self._changed.wait(), left)
-            except TimeoutError:
-                return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                while not done():
+                    await self._changed.wait()
 
 
 def refusal(error: Exception) -> str:

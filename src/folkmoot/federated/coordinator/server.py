@@ -4,6 +4,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from folkmoot.federated.coordinator import events
 from folkmoot.federated.coordinator.config import Federation, SecurityConfig
@@ -16,23 +19,17 @@ from folkmoot.host.tls import ServerTls, server_tls
 FAREWELL = 5.0
 
 
-class RunningServer:
+class RunningServer(NamedTuple):
     """A running coordinator and where it can be reached."""
 
-    def __init__(
-        self,
-        coordinator: Coordinator,
-        service: CoordinatorService,
-        port: int,
-        metrics_port: int | None,
-    ) -> None:
-        self.coordinator, self.service = coordinator, service
-        self.port, self.metrics_port = port, metrics_port
+    coordinator: Coordinator
+    service: CoordinatorService
+    port: int
+    metrics_port: int | None
 
     @property
     def address(self) -> str:
-        host = self.coordinator.config.server.host
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        return replace(self.coordinator.config.server, port=self.port).address
 
     async def finished(self) -> None:
         """Wait for the last round; raises what kept the coordinator from going on."""

@@ -176,7 +176,8 @@ class CoordinatorService:
         id = self._named(self._proven("EndTrainingRound", request))
         self.coordinator.heard(id)
         delivery = self._announced(id, request)
-        if answer := rules.admits(self.coordinator.state, *_fields(delivery)):
+        fields = (id, delivery.round, delivery.digest, delivery.samples)
+        if answer := rules.admits(self.coordinator.state, *fields):
             self._refuse((answer,))
             return wire.EndTrainingRoundResponse(again=True)
         secure = self.coordinator.secure
@@ -185,9 +186,7 @@ class CoordinatorService:
         judged = await self._judge(delivery)
         if judged.reason:
             self._reject(delivery, judged)
-        effects = self.coordinator.submit(
-            m.Delivered(id, delivery.round, delivery.digest, delivery.samples)
-        )
+        effects = self.coordinator.submit(m.Delivered(*fields))
         self._refuse(effects)
         again = any(isinstance(e, m.Counted) and e.again for e in effects)
         if not again:
@@ -308,9 +307,7 @@ class CoordinatorService:
     async def _take_and_check(self, delivery: Delivery) -> Judgement:
         c = self.coordinator
         try:
-            return await asyncio.get_running_loop().run_in_executor(
-                c.workers, judge, c.config, c.store, c.state, delivery
-            )
+            return await c.run(judge, c.config, c.store, c.state, delivery)
         except (BucketError, OSError) as error:
             raise unreadable(error) from None
 
@@ -333,7 +330,3 @@ class CoordinatorService:
             log.write(events.ReportRefused(delivery.id, delivery.round, str(error)))
             return
         log.write(events.Reported(delivery.id, delivery.round, delivery.samples, metrics, history))
-
-
-def _fields(delivery: Delivery) -> tuple[str, int, str, int]:
-    return delivery.id, delivery.round, delivery.digest, delivery.samples

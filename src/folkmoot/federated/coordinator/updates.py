@@ -104,24 +104,12 @@ def combine(
                 base = stack.enter_context(ModelFile(store.global_path(delivery.round)))
             updates.append(_update(state, delivery, source, base))
         if reference is not None and residue is not None:
-            layout, precision = reference.layout, config.secure.precision
-            mean = UnmaskedMean(layout, reference, updates, residue, precision)
+            precision = config.secure.precision
+            mean = UnmaskedMean(reference.layout, reference, updates, residue, precision)
             updates = [ModelUpdate("sum", mean.samples, mean, base=reference)]
-        return _combine(config, store, state, seed, reference, updates)
-
-
-def _combine(
-    config: Federation,
-    store: CoordinatorBucket,
-    state: State,
-    seed: bytes,
-    reference: ModelFile | None,
-    updates: Sequence[ModelUpdate],
-) -> Made:
-    layout = reference.layout if reference else _majority(updates)
-    if reference is None:
-        updates = [u for u in updates if dict(u.source.layout) == dict(layout)]
-    with ExitStack() as stack:
+        layout = reference.layout if reference else _majority(updates)
+        if reference is None:
+            updates = [u for u in updates if dict(u.source.layout) == dict(layout)]
         memory, memory_out = _memory(config, store, state, layout, stack)
         out = stack.enter_context(closing(store.new_global(state.round + 1, layout)))
         own = blake3(state.round.to_bytes(8, "little"), key=seed).digest()
