@@ -41,7 +41,7 @@ class ModelLearnt(Fact, frozen=True, tag=True):
 
 
 class GaveUp(Fact, frozen=True, tag=True):
-    """An honest client went on without a result that witnesses saw and nobody gave it."""
+    """A client, even one that lies, went on without a result that witnesses saw."""
 
     client: bytes
     epoch: int
@@ -139,7 +139,7 @@ class RunAudit(Audit[Run, Coordinator]):
         if step.moved and step.before.phase is Phase.RoundWitness:
             # The witness that closes a round is in the state after it, not before.
             height = step.before.round.height
-            if after.epoch.agreed_height == height:
+            if after.epoch.agreed_height == height or after.phase is Phase.Finished:
                 self._adopt(step.before.epoch_number, height, after.model_hash)
             self._close(step.before, after.round_at(height) or step.before.round)
         for effect in step.effects:

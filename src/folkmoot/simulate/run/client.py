@@ -59,6 +59,7 @@ class ClientNode(Node):
         self.client = ClientState(self.id, self.audit.config.run_id)
         self.version = -1  # of the state it saw last
         self.alarm = -1
+        self.gave_up = -1  # the last epoch in which it went on without a result
         self.model = ToyModel(b"", 0)
         self.shared = self.model  # what peers may have a copy of
         self.wanted: tuple[int, bytes, int] | None = None  # epoch, model, tries left
@@ -99,8 +100,9 @@ class ClientNode(Node):
         """Carry out what the machine asks for."""
         match effect:
             case StateChanged(Phase.Ready, Phase.Ready | Phase.Learning):
-                if self.honest and self.asked >= ASK_TRIES:
-                    self.audit.tell(GaveUp(self.id, self.client.epoch))
+                if self.asked >= ASK_TRIES:
+                    self.gave_up = self.client.epoch
+                    self.audit.tell(GaveUp(self.id, self.gave_up))
             case c.Submit(message):
                 self.unanswered.append(message)
                 self._send(message, TRIES)
@@ -194,7 +196,7 @@ class ClientNode(Node):
 
     def _hold(self, epoch: int, height: int, model: ToyModel) -> None:
         self.model = model
-        if self.honest:
+        if self.honest or self.gave_up == epoch:
             self.audit.tell(ModelLearnt(self.id, epoch, height, model.hash, f"{model.samples:x}"))
 
     def _learn(self, action: c.Learn) -> None:
