@@ -1,0 +1,118 @@
+"""Folkmoot's side of `make bench-elastic`: a rank that advances, on a store that counts."""
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+
+from elastic_advance import HOST, Joining
+from folkmoot.authority.store.kv import Store
+from folkmoot.authority.store.kv.open import open_store
+from folkmoot.elastic import GlobalIteration
+
+
+class CountingStore:
+    """A store that knows how often it was asked; its clones count together with it.
+
+    Reading several keys at once counts once for each. What a heartbeat's thread asks about
+    heartbeats is counted by itself: that is a matter of time, not of iterations.
+    """
+
+    def __init__(self, store: Store, counts: Counter[str] | None = None) -> None:
+        self._store = store
+        self.counts: Counter[str] = Counter() if counts is None else counts
+
+    def get(self, key: str) -> bytes | None:
+        self._count([key])
+        return self._store.get(key)
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        self._count(keys)
+        return self._store.get_many(keys)
+
+    def set(self, key: str, value: bytes) -> None:
+        self._count([key])
+        self._store.set(key, value)
+
+    def add(self, key: str, amount: int) -> int:
+        self._count([key])
+        return self._store.add(key, amount)
+
+    def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes | None:
+        self._count([key])
+        return self._store.compare_set(key, expected, desired)
+
+    def compare_set_and_count(
+        self, key: str, expected: bytes, desired: bytes, counter: str
+    ) -> tuple[bytes | None, int]:
+        self._count([key, counter])
+        return self._store.compare_set_and_count(key, expected, desired, counter)
+
+    def append(self, key: str, value: bytes) -> None:
+        self._count([key])
+        self._store.append(key, value)
+
+    def wait(self, key: str, seconds: float) -> bytes | None:
+        self._count([key])
+        return self._store.wait(key, seconds)
+
+    def delete(self, key: str) -> bool:
+        self._count([key])
+        return self._store.delete(key)
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        self._count(keys)
+        self._store.delete_many(keys)
+
+    def clone(self) -> "CountingStore":
+        return CountingStore(self._store.clone(), self.counts)
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _count(self, keys: Sequence[str]) -> None:
+        if threading.current_thread() is threading.main_thread():
+            kind = "iteration"
+        elif all("heartbeat_" in key for key in keys):
+            kind = "heartbeats"
+        else:
+            kind = "housekeeping"
+        self.counts[kind] += len(keys)  # each kind has one thread
+
+
+class OurRank(AbstractContextManager["OurRank"]):
+    """One rank of a job, as a training loop has it."""
+
+    def __init__(
+        self, heartbeat: float, timeout: float, port: int, run: str, rank: int, world: int
+    ):
+        self._store = CountingStore(open_store(f"tcp://{HOST}:{port}"))
+        self._iteration = GlobalIteration(
+            self._store,
+            rank,
+            world,
+            run,
+            heartbeat_interval=round(1000 * heartbeat),
+            heartbeat_timeout=round(1000 * timeout),
+            join_timeout=300_000,
+        )
+
+    def __enter__(self) -> "OurRank":
+        self._iteration.__enter__()
+        return self
+
+    def advance(self) -> None:
+        going_on = self._iteration.advance()
+        assert going_on
+
+    def counts(self) -> Counter[str]:
+        return self._store.counts.copy()
+
+    def __exit__(self, *raised: object) -> None:
+        self._iteration.__exit__(None)
+        self._store.close()
+
+
+def our_rank(heartbeat: float, timeout: float) -> Joining:
+    return partial(OurRank, heartbeat, timeout)

@@ -1,0 +1,292 @@
+"""etcd: a store of several members that keeps what it said on disk, and survives the loss of some.
+
+An answer may get lost with the member that gave it. Then a read is repeated, and a write is first
+*settled*: every write of a connection puts its number, in the same transaction, into a key that is
+this connection's own, on the condition that the number there is lower. So it can be asked whether
+the write happened, and made certain that it never will if it did not; only then is it tried
+again. Every write happens once, also `add`, also when a member that hung delivers an old request.
+
+Each write is a revision, of which etcd keeps all until they are compacted: run it with
+`--auto-compaction-retention=10m` or the like. The key of a connection, some 60 bytes, goes when it
+is closed; that of a process that was killed stays.
+"""
+
+import contextlib
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from folkmoot.authority.store.kv import StoreError
+from folkmoot.authority.store.kv import etcd_requests as ask
+from folkmoot.authority.store.kv.etcd_cluster import MESSAGES, Cluster, Unanswered
+from folkmoot.authority.store.kv.limits import check_key, check_value
+from folkmoot.host.clock import backoff
+
+# The most keys asked for at once.
+BATCH = 100
+# With what is expected and what is desired, a request would exceed etcd's 1.5 MiB.
+LONG = 256 * 1024
+# For how many others a colliding `add` allows, so that a hundred who add at once need few attempts.
+GUESSES = 32
+DONE, VOID = b"done", b"void"
+
+
+class EtcdStore:
+    """One connection to a cluster; its own key is `own` and something unique."""
+
+    def __init__(self, cluster: Cluster, own: str, patience: float) -> None:
+        self._cluster, self._own_prefix = cluster, own
+        self._own = f"{own}{uuid.uuid4().hex}".encode()
+        self._written = 0  # the number of our last write; 0: our key is not there yet
+        self._busy = threading.Lock()
+        self._find(self._own, time.monotonic() + patience)
+
+    def get(self, key: str) -> bytes | None:
+        return self._find(check_key(key), self._deadline())[0]
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        names = [check_key(key) for key in keys]
+        for at in range(0, len(names), BATCH):
+            # Not one transaction: etcd before 3.5.5 panics, all of it, when the client of one that
+            # only reads is killed (its issue 14110).
+            requests = [ask.range_request(name) for name in names[at : at + BATCH]]
+            answers = self._cluster.ask_together("Range", requests, self._deadline())
+            found += [ask.found(answer)[0] for answer in answers]
+        return found
+
+    def set(self, key: str, value: bytes) -> None:
+        check_value(key, value)
+        name = check_key(key)
+        self._write(name, [], [ask.put(name, value)], self._deadline())
+
+    def add(self, key: str, amount: int) -> int:
+        name, deadline = check_key(key), self._deadline()
+        value, _ = self._find(name, deadline)
+        guesses = 1
+        while True:
+            steps = list(islice(ask.sums(key, value, amount), guesses))
+            change = partial(ask.add_any, name, self._own, steps)
+            note, answer = self._once(name, [], change, deadline)
+            if note is None:
+                note, value = ask.added(answer.responses[0].response_txn, steps)
+            if note is not None:
+                return int(note)
+            # Others add at the same time: allow for many of them.
+            guesses = GUESSES
+            self._check_time(key, deadline)
+
+    def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes | None:
+        check_value(key, desired)
+        name, deadline = check_key(key), self._deadline()
+        if len(expected) > LONG:
+            return self._compare_set_long(name, expected, desired, deadline)
+        condition = ask.value_is(name, expected) if expected else ask.revision_is(name, 0)
+        happened, now = self._write(name, [condition], [ask.put(name, desired)], deadline)
+        return desired if happened else now[0]
+
+    def compare_set_and_count(
+        self, key: str, expected: bytes, desired: bytes, counter: str
+    ) -> tuple[bytes | None, int]:
+        return self.compare_set(key, expected, desired), self.add(counter, 1)
+
+    def append(self, key: str, value: bytes) -> None:
+        check_value(key, value)
+
+        def longer(before: bytes | None) -> bytes:
+            after = (before or b"") + value
+            check_value(key, after)
+            return after
+
+        self._update(key, longer)
+
+    def wait(self, key: str, seconds: float) -> bytes | None:
+        name, end = check_key(key), time.monotonic() + seconds
+        for delay in backoff(0.01, 0.5):
+            answer = self._cluster.ask("Range", ask.range_request(name), self._deadline())
+            if answer.kvs or time.monotonic() >= end:
+                return ask.found(answer)[0]
+            try:
+                value = self._await_put(name, answer.header.revision, end - time.monotonic())
+            except Unanswered as error:
+                self._cluster.pause(delay, max(end, self._deadline()), error)
+                continue
+            if value is not None:
+                return value
+        raise AssertionError("back-off never ends")
+
+    def delete(self, key: str) -> bool:
+        name, deadline = check_key(key), self._deadline()
+        value, revision = self._find(name, deadline)
+        while value is not None:
+            # Under a condition, so that an answer that gets lost leaves no doubt who removed it.
+            condition = ask.revision_is(name, revision)
+            happened, (value, revision) = self._write(
+                name, [condition], [ask.delete(name)], deadline
+            )
+            if happened:
+                return True
+        return False
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.delete(key)
+
+    def clone(self) -> "EtcdStore":
+        return EtcdStore(self._cluster.another(), self._own_prefix, self._cluster.timeout)
+
+    def close(self) -> None:
+        if self._written:
+            # Left behind it harms nobody.
+            with contextlib.suppress(StoreError, Unanswered):
+                request = ask.txn(success=[ask.delete(self._own)])
+                self._cluster.ask_once("Txn", request, time.monotonic() + 1.0)
+            self._written = 0
+        self._cluster.close()
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._cluster.timeout
+
+    def _find(self, name: bytes, deadline: float) -> ask.Found:
+        return ask.found(self._cluster.ask("Range", ask.range_request(name), deadline))
+
+    def _update(self, key: str, change: Callable[[bytes | None], bytes]) -> bytes:
+        """Make the value another one, computed from it; again whenever somebody was quicker."""
+        name, deadline = check_key(key), self._deadline()
+        value, revision = self._find(name, deadline)
+        for delay in backoff(0.002, 0.05):
+            after = change(value)
+            condition = ask.revision_is(name, revision)
+            happened, (value, revision) = self._write(
+                name, [condition], [ask.put(name, after)], deadline
+            )
+            if happened:
+                return after
+            self._check_time(key, deadline)
+            # Those who collided must not do so again.
+            time.sleep(delay * random.random())
+        raise AssertionError("back-off never ends")
+
+    def _check_time(self, key: str, deadline: float) -> None:
+        if time.monotonic() > deadline:
+            raise StoreError(
+                f"{key}: others changed it whenever we were about to, for "
+                f"{self._cluster.timeout:g} s; let fewer processes write to one key"
+            )
+
+    def _compare_set_long(
+        self, name: bytes, expected: bytes, desired: bytes, deadline: float
+    ) -> bytes | None:
+        """Compare here, and have etcd compare the revision at which that was written."""
+        value, revision = self._find(name, deadline)
+        while value == expected:
+            condition = ask.revision_is(name, revision)
+            happened, (value, revision) = self._write(
+                name, [condition], [ask.put(name, desired)], deadline
+            )
+            if happened:
+                return desired
+        return value
+
+    def _await_put(self, name: bytes, revision: int, seconds: float) -> bytes | None:
+        """The first value after that revision; None if there was none for so long."""
+        create = MESSAGES["WatchCreateRequest"](key=name, start_revision=revision + 1, filters=[1])
+        request = MESSAGES["WatchRequest"](create_request=create)
+        answers = self._cluster.watch(request, seconds)
+        with contextlib.closing(answers):
+            for answer in answers:
+                if answer.canceled:
+                    # Compacted since we looked, or the member lost its leader.
+                    raise Unanswered(answer.cancel_reason or "it cancelled a watch")
+                for event in answer.events:
+                    return bytes(event.kv.value)
+        return None
+
+    def _write(
+        self, name: bytes, conditions: list[Any], changes: list[Any], deadline: float
+    ) -> tuple[bool, ask.Found]:
+        """Whether the conditions held and the changes are made, once; else what the key holds."""
+
+        def change(done: bytes) -> list[Any]:
+            return [*changes, ask.put(self._own, done)]
+
+        note, answer = self._once(name, conditions, change, deadline)
+        if note is not None or answer.succeeded:
+            return True, (None, 0)
+        return False, ask.found(answer.responses[1].response_range)
+
+    def _once(
+        self,
+        name: bytes,
+        conditions: list[Any],
+        change: Callable[[bytes], list[Any]],
+        deadline: float,
+    ) -> tuple[bytes | None, Any]:
+        """Change under conditions, once: etcd's answer, or, if that is lost, the change's note.
+
+        `change` is given what it must put into our own key; what it adds to that is its note.
+        """
+        # The numbers of two threads would be taken for repetitions of one write.
+        if not self._busy.acquire(blocking=False):
+            raise StoreError("two threads use one connection to the store; give each its clone")
+        try:
+            return self._numbered(name, conditions, change, deadline)
+        finally:
+            self._busy.release()
+
+    def _numbered(
+        self,
+        name: bytes,
+        conditions: list[Any],
+        change: Callable[[bytes], list[Any]],
+        deadline: float,
+    ) -> tuple[bytes | None, Any]:
+        if not self._written:
+            self._settle(0, deadline)  # makes our key
+        for delay in backoff(0.01, 0.5):
+            self._written += 1
+            number = _number(self._written)
+            request = ask.txn(
+                [ask.value_below(self._own, number), *conditions],
+                change(number + DONE),
+                [ask.range_op(self._own), ask.range_op(name)],
+            )
+            try:
+                answer = self._cluster.ask_once("Txn", request, deadline)
+            except Unanswered as error:
+                self._cluster.pause(delay, deadline, error)
+                if (note := self._settle(self._written, deadline)) is not None:
+                    return note, None
+                continue
+            if answer.succeeded or ask.found(answer.responses[0].response_range)[0] is not None:
+                return None, answer
+            self._settle(self._written, deadline)  # somebody deleted our key: make it again
+        raise AssertionError("back-off never ends")
+
+    def _settle(self, written: int, deadline: float) -> bytes | None:
+        """The note of our write of that number, if it happened; if not, it cannot any more."""
+        number = _number(written)
+        void = ask.put(self._own, number + VOID)
+        look = [ask.range_op(self._own)]
+        exists = ask.txn([ask.value_below(self._own, number)], [void], look)
+        answer = self._cluster.ask("Txn", exists, deadline)
+        if answer.succeeded:
+            return None
+        found, _ = ask.found(answer.responses[0].response_range)
+        if found is None:
+            create = ask.txn([ask.revision_is(self._own, 0)], [void], look)
+            self._cluster.ask("Txn", create, deadline)
+            self._written = max(self._written, 1)
+            return None
+        done = number + DONE
+        return found.removeprefix(done) if found.startswith(done) else None
+
+
+def _number(written: int) -> bytes:
+    """In an order that etcd sees: it compares bytes."""
+    return b"%020d " % written

@@ -1,0 +1,84 @@
+"""Requests to etcd, and what its answers say."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from folkmoot.authority.store.kv import WrongType
+from folkmoot.authority.store.kv.etcd_cluster import MESSAGES
+from folkmoot.authority.store.kv.limits import sum_at
+
+Found = tuple[bytes | None, int]  # a value and the revision at which it was written (none: 0)
+Step = tuple[bytes | None, bytes]  # a value and what it becomes
+
+
+def txn(
+    compare: Sequence[Any] = (), success: Sequence[Any] = (), failure: Sequence[Any] = ()
+) -> Any:
+    return MESSAGES["TxnRequest"](compare=compare, success=success, failure=failure)
+
+
+def range_request(name: bytes) -> Any:
+    return MESSAGES["RangeRequest"](key=name)
+
+
+def range_op(name: bytes) -> Any:
+    return MESSAGES["RequestOp"](request_range=range_request(name))
+
+
+def put(name: bytes, value: bytes) -> Any:
+    put = MESSAGES["PutRequest"](key=name, value=value)
+    return MESSAGES["RequestOp"](request_put=put)
+
+
+def delete(name: bytes) -> Any:
+    delete = MESSAGES["DeleteRangeRequest"](key=name)
+    return MESSAGES["RequestOp"](request_delete_range=delete)
+
+
+def value_is(name: bytes, value: bytes) -> Any:
+    return MESSAGES["Compare"](result="EQUAL", target="VALUE", key=name, value=value)
+
+
+def value_below(name: bytes, value: bytes) -> Any:
+    """False of a key that is missing."""
+    return MESSAGES["Compare"](result="LESS", target="VALUE", key=name, value=value)
+
+
+def revision_is(name: bytes, revision: int) -> Any:
+    """0: there is no such key."""
+    return MESSAGES["Compare"](result="EQUAL", target="MOD", key=name, mod_revision=revision)
+
+
+def sums(key: str, value: bytes | None, amount: int) -> Iterator[Step]:
+    """What may be there and what it becomes: the value, or after others added as much as we do."""
+    yield value, (after := b"%d" % sum_at(key, value, amount))
+    with contextlib.suppress(WrongType):  # so many others would make it overflow
+        while True:
+            value = after
+            yield value, (after := b"%d" % sum_at(key, value, amount))
+
+
+def add_any(name: bytes, own: bytes, steps: Sequence[Step], done: bytes) -> list[Any]:
+    """The one of the steps that begins at the value there, with the sum as its note."""
+    otherwise = range_op(name)
+    for value, after in reversed(steps):
+        here = revision_is(name, 0) if value is None else value_is(name, value)
+        puts = [put(name, after), put(own, done + after)]
+        otherwise = MESSAGES["RequestOp"](request_txn=txn([here], puts, [otherwise]))
+    return [otherwise]
+
+
+def added(answer: Any, steps: Sequence[Step]) -> tuple[bytes | None, bytes | None]:
+    """The sum; or, when the value was none of those in the steps, that."""
+    for _, after in steps:
+        if answer.succeeded:
+            return after, None
+        answer, last = answer.responses[0].response_txn, answer.responses[0].response_range
+    return None, found(last)[0]
+
+
+def found(answer: Any) -> Found:
+    if not answer.kvs:
+        return None, 0
+    return bytes(answer.kvs[0].value) or None, answer.kvs[0].mod_revision

@@ -1,0 +1,55 @@
+"""A part of a store that one run or job has for itself: every key gets a prefix."""
+
+from collections.abc import Sequence
+
+from folkmoot.authority.store.kv import Store
+
+
+class PrefixStore:
+    """`store`, where `key` is `prefix/key`."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self._store, self._prefix = store, prefix
+
+    def _key(self, key: str) -> str:
+        # An empty key stays one, to be refused.
+        return f"{self._prefix}/{key}" if key else key
+
+    def get(self, key: str) -> bytes | None:
+        return self._store.get(self._key(key))
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        return self._store.get_many([self._key(key) for key in keys])
+
+    def set(self, key: str, value: bytes) -> None:
+        self._store.set(self._key(key), value)
+
+    def add(self, key: str, amount: int) -> int:
+        return self._store.add(self._key(key), amount)
+
+    def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes | None:
+        return self._store.compare_set(self._key(key), expected, desired)
+
+    def compare_set_and_count(
+        self, key: str, expected: bytes, desired: bytes, counter: str
+    ) -> tuple[bytes | None, int]:
+        name = self._key(key)
+        return self._store.compare_set_and_count(name, expected, desired, self._key(counter))
+
+    def append(self, key: str, value: bytes) -> None:
+        self._store.append(self._key(key), value)
+
+    def wait(self, key: str, seconds: float) -> bytes | None:
+        return self._store.wait(self._key(key), seconds)
+
+    def delete(self, key: str) -> bool:
+        return self._store.delete(self._key(key))
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        self._store.delete_many([self._key(key) for key in keys])
+
+    def clone(self) -> "PrefixStore":
+        return PrefixStore(self._store.clone(), self._prefix)
+
+    def close(self) -> None:
+        self._store.close()

@@ -1,0 +1,184 @@
+"""What a torch TCPStore server understands, and one socket to it on which nothing waits for ever.
+
+torch's own client has no deadline: while its server is stopped or unreachable, `check`, `add`,
+`compare_set`, even connecting and the end of a timed `wait` block for good (torch 2.13). It also
+writes two warnings to stderr for each `wait` that times out. The protocol is small, and torch's own
+(tested with 2.13): a byte for the request, its fields, integers as this machine has them, strings
+after their length. Requests of one connection are carried out in order, so several may be sent
+at once.
+"""
+
+import contextlib
+import os
+import socket
+import struct
+import time
+
+from folkmoot.authority.store.kv import MAX_VALUE
+
+_VALIDATE, _SET, _COMPARE_SET, _GET, _ADD, _CHECK, _WAIT = 0, 1, 2, 3, 4, 5, 6
+_DELETE, _APPEND, _CANCEL_WAIT, _PING = 8, 9, 12, 13
+_SIZE, _NUMBER = struct.Struct("=Q"), struct.Struct("=q")
+# A request with a key and its length; with a list of keys, of which there is one.
+_KEYED, _ONE_KEY = struct.Struct("=BQ"), struct.Struct("=BQQ")
+_MAGIC = struct.pack("=BI", _VALIDATE, 0x3C85F7CE)
+# Answers of one byte.
+STOP_WAITING, WAIT_CANCELED = b"\0", b"\1"
+THERE = b"\0"  # to a CHECK
+# The longest that the kernel waits at once, in seconds: setting it costs as much as a request.
+SLICE = 0.1
+# What we "expect" of a key in order to read it: see `read`.
+NO_VALUE = b"folkmoot: no value " + os.urandom(16)
+_NO_VALUES = 2 * (_SIZE.pack(len(NO_VALUE)) + NO_VALUE)
+
+
+class TooLong(Exception):
+    """The server holds a value larger than any of ours."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.size = size
+
+
+class NotAStore(ConnectionError):
+    """Somebody else listens there."""
+
+
+def _keyed(request: int, key: bytes) -> bytes:
+    # The slash as torch's client does, so that both see the same keys.
+    return _KEYED.pack(request, len(key) + 1) + b"/" + key
+
+
+def _payload(value: bytes) -> bytes:
+    return _SIZE.pack(len(value)) + value
+
+
+def compare_set(key: bytes, expected: bytes, desired: bytes) -> bytes:
+    return _keyed(_COMPARE_SET, key) + _payload(expected) + _payload(desired)
+
+
+def read(key: bytes) -> bytes:
+    """The server's own GET drops the connection when the key is missing.
+
+    A compare_set that expects what nobody stores changes nothing; it is answered with the value,
+    or, when there is none, with what was expected: one trip, and no moment between look and read.
+    """
+    return _keyed(_COMPARE_SET, key) + _NO_VALUES
+
+
+def get(key: bytes) -> bytes:
+    """Of a key that is there."""
+    return _keyed(_GET, key)
+
+
+def set_acknowledged(key: bytes, value: bytes) -> bytes:
+    """SET is not answered; the CHECK behind it is."""
+    return _keyed(_SET, key) + _payload(value) + check(key)
+
+
+def append_acknowledged(key: bytes, value: bytes) -> bytes:
+    return _keyed(_APPEND, key) + _payload(value) + check(key)
+
+
+def check(key: bytes) -> bytes:
+    return _ONE_KEY.pack(_CHECK, 1, len(key) + 1) + b"/" + key
+
+
+def add(key: bytes, amount: int) -> bytes:
+    return _keyed(_ADD, key) + _NUMBER.pack(amount)
+
+
+def delete(key: bytes) -> bytes:
+    return _keyed(_DELETE, key)
+
+
+def wait(key: bytes) -> bytes:
+    return _ONE_KEY.pack(_WAIT, 1, len(key) + 1) + b"/" + key
+
+
+def cancel_wait() -> bytes:
+    return bytes([_CANCEL_WAIT])
+
+
+def _timeval(seconds: float) -> bytes:
+    whole, part = divmod(max(round(seconds * 1e6), 1), 1_000_000)
+    return struct.pack("@ll", whole, part)
+
+
+class Connection:
+    """A socket to a TCPStore server. Raises OSError; after one the answers are out of step."""
+
+    def __init__(self, host: str, port: int, timeout: float) -> None:
+        self._timeout = timeout
+        self._socket = socket.create_connection((host, port), timeout)
+        self._received, self._taken = b"", 0  # and how much of it
+        self._patience = 0.0  # of the socket, for the next bytes
+        try:
+            # The kernel keeps the time: Python would ask twice for each call, and set it each time.
+            self._socket.settimeout(None)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(timeout))
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            nonce = os.urandom(4)
+            self.send(_MAGIC + bytes([_PING]) + nonce)
+            if self.take(4) != nonce:
+                raise NotAStore("what listens there is not a torch TCPStore")
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, requests: bytes) -> None:
+        try:
+            self._socket.sendall(requests)
+        except BlockingIOError as error:
+            raise TimeoutError("it takes nothing") from error
+
+    def take(self, count: int, seconds: float | None = None) -> bytes:
+        """The next bytes of the answer, however long it takes to come, up to a time."""
+        at, end = self._taken, self._taken + count
+        if len(self._received) < end:
+            self._receive(count, self._timeout if seconds is None else max(seconds, 1e-4))
+            at, end = 0, count
+        self._taken = end
+        return self._received[at:end]
+
+    def _receive(self, count: int, seconds: float) -> None:
+        """Have at least `count` bytes that were not taken, and forget those that were."""
+        received = [self._received[self._taken :]]
+        missing, left = count - len(received[0]), seconds
+        deadline = time.monotonic() + seconds
+        while missing > 0:
+            if left <= 0:
+                raise TimeoutError("no answer came")
+            self._wait_at_most(min(left, SLICE))
+            try:
+                received.append(self._socket.recv(max(65536, missing)))
+            except BlockingIOError:
+                left = deadline - time.monotonic()
+                continue
+            if not received[-1]:
+                raise ConnectionResetError("it closed the connection")
+            missing -= len(received[-1])
+            if missing > 0:
+                left = deadline - time.monotonic()
+        self._received, self._taken = b"".join(received), 0
+
+    def _wait_at_most(self, seconds: float) -> None:
+        if seconds != self._patience:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(seconds))
+            self._patience = seconds
+
+    def take_number(self) -> int:
+        number: int = _NUMBER.unpack(self.take(8))[0]
+        return number
+
+    def take_value(self) -> bytes:
+        size: int = _SIZE.unpack(self.take(8))[0]
+        if size > MAX_VALUE:
+            raise TooLong(size)
+        return self.take(size)
+
+    def close(self) -> None:
+        """Also wakes a thread that waits on it."""
+        with contextlib.suppress(OSError):  # it was not connected any more
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()

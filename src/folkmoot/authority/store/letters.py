@@ -1,0 +1,121 @@
+"""The letters in the mailbox: read once, judged, and held until they are worth a record."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from folkmoot.authority.store import keys
+from folkmoot.authority.store.genesis import Genesis
+from folkmoot.authority.store.kv import Store
+from folkmoot.authority.store.mail import BadMail, Mail, Message, read_mail
+from folkmoot.authority.store.mailbox import MAX_HOLES, Mailbox
+from folkmoot.authority.store.record import MAX_LETTERS
+from folkmoot.core.coordinator import messages as m
+
+logger = logging.getLogger(__name__)
+
+# Seconds after which a slot that stays empty is given up. Nobody waits for it meanwhile.
+HOLE_TIME = 10.0
+# Slots that are looked at when the counter cannot be right.
+DOUBTFUL = 64
+# Signs of life change nothing for anybody: they wait for other letters, but no longer than so many
+# seconds, and than this part of the time after which one is missed.
+UNHURRIED, PART = 3.0, 1 / 20
+
+
+class Letter(NamedTuple):
+    mail: Mail
+    message: Message | None  # None when it is no good
+    seen: float  # when we first saw it, by our monotonic clock
+
+
+class Letters:
+    """What one client knows of the mailbox."""
+
+    def __init__(self, genesis: Genesis, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._genesis, self._monotonic = genesis, monotonic
+        self._unhurried = min(genesis.run.config.health_check_timeout * PART, UNHURRIED)
+        self._known: dict[int, Letter] = {}
+        self._empty: dict[int, float] = {}  # slots before filled ones, and since when we know
+
+    def gather(self, store: Store, mailbox: Mailbox) -> None:
+        """Read what is new."""
+        slots = mailbox.open_slots(claimed(store, mailbox))
+        unread = [slot for slot in slots if slot not in self._known]
+        for slot, data in zip(
+            unread, store.get_many([keys.letter(slot) for slot in unread]), strict=True
+        ):
+            if data is not None:
+                self._judge(Mail(slot, data))
+        self._known = {slot: self._known[slot] for slot in slots if slot in self._known}
+        last = max(self._known, default=0)
+        now = self._monotonic()
+        empty = [slot for slot in slots if slot < last and slot not in self._known]
+        self._empty = {slot: self._empty.get(slot, now) for slot in {*empty, *mailbox.holes}}
+        for slot in self._known:
+            self._empty.pop(slot, None)
+
+    def note(self, slot: int, data: bytes) -> None:
+        """A letter of ours: seen as soon as it is there."""
+        self._judge(Mail(slot, data))
+
+    def first_unseen(self, mailbox: Mailbox) -> int:
+        """The slot whose letter is news."""
+        return max(mailbox.next - 1, *self._known, 0) + 1 if self._known else mailbox.next
+
+    def ripe_at(self, patience: float) -> float | None:
+        """When what lies there is worth a record, if urgent letters wait for `patience` seconds."""
+        times = [
+            letter.seen + (patience if _urgent(letter.message) else max(self._unhurried, patience))
+            for letter in self._known.values()
+        ]
+        times += [since + HOLE_TIME for since in self._empty.values()]
+        return min(times, default=None)
+
+    def for_record(self) -> tuple[list[tuple[Mail, Message]], list[int]]:
+        """Letters in order, as many as fit, and slots to give up."""
+        letters: list[tuple[Mail, Message]] = []
+        given_up, size, now = [], 0, self._monotonic()
+        for slot in sorted(self._known):
+            mail, message, _ = self._known[slot]
+            size += len(mail.data)
+            if size > MAX_LETTERS:
+                break
+            if message is None:
+                given_up.append(slot)
+            else:
+                letters.append((mail, message))
+        old = [slot for slot, since in self._empty.items() if now - since >= HOLE_TIME]
+        crowd = sorted(self._empty)[: max(len(self._empty) - MAX_HOLES // 2, 0)]
+        return letters, sorted({*given_up, *old, *crowd})
+
+    def discard(self, slot: int) -> None:
+        """A letter that the run cannot take is no good, whatever it says."""
+        letter = self._known[slot]
+        self._known[slot] = letter._replace(message=None)
+
+    def _judge(self, mail: Mail) -> None:
+        message: Message | None = None
+        try:
+            message = read_mail(self._genesis, mail)
+        except BadMail as error:
+            logger.info("the letter in slot %d counts for nothing: %s", mail.slot, error)
+            mail = Mail(mail.slot, b"")  # not worth its memory
+        self._known[mail.slot] = Letter(mail, message, self._monotonic())
+
+
+def claimed(store: Store, mailbox: Mailbox) -> int:
+    """How many slots were handed out, as far as the counter can be believed."""
+    said = store.get(keys.CLAIMED) or b"0"
+    count = int(said) if said.isdigit() and len(said) < 20 else -1
+    if mailbox.believes(count):
+        return count
+    return mailbox.next + DOUBTFUL
+
+
+def _urgent(message: Message | None) -> bool:
+    """Whether anybody but its sender notices when it comes later."""
+    return message is not None and (
+        not isinstance(message, m.HealthCheck) or bool(message.unhealthy)
+    )

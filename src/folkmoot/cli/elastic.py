@@ -1,0 +1,133 @@
+"""`folkmoot elastic run`: start, watch and restart the ranks of a job."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Training loops whose ranks may die, restart and come late.")
+    group.callback()(lambda: None)  # a group of one command is still a group
+    # What follows the script is the script's.
+    group.command(context_settings={"allow_interspersed_args": False})(run)
+    app.add_typer(group, name="elastic")
+
+
+def run(
+    script: Annotated[str, typer.Argument(help="The script that every rank runs.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="What the script is given.", show_default=False)
+    ] = None,
+    ranks: Annotated[int, typer.Option("--ranks", "-n", help="Ranks on this machine.", min=1)] = 1,
+    module: Annotated[
+        bool, typer.Option("--module", "-m", help="SCRIPT is a module, as in python -m.")
+    ] = False,
+    store: Annotated[
+        str,
+        typer.Option(help="tcp://host:port or etcd://host:port,…; one is started if not given."),
+    ] = "",
+    job: Annotated[
+        str, typer.Option(help="The job's name in the store; the same on every node.")
+    ] = "",
+    nodes: Annotated[int, typer.Option(help="Machines, each with so many ranks.", min=1)] = 1,
+    node_rank: Annotated[int, typer.Option(help="Which of them this is, from 0.", min=0)] = 0,
+    max_restarts: Annotated[
+        int, typer.Option(help="How often a rank is started again.", min=0)
+    ] = 3,
+    min_ranks: Annotated[
+        int | None, typer.Option(help="Fewer than this do not go on.", min=1)
+    ] = None,
+    heartbeat_interval: Annotated[
+        int | None, typer.Option(help="Milliseconds between heartbeats.", min=10)
+    ] = None,
+    heartbeat_timeout: Annotated[
+        int | None, typer.Option(help="A rank is silent after so many milliseconds.", min=15)
+    ] = None,
+    join_timeout: Annotated[
+        int | None, typer.Option(help="How long the first iteration waits for all ranks.", min=0)
+    ] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="A folder for event logs, one of each rank.")
+    ] = None,
+) -> None:
+    """Run a script in several ranks; those that die start again.
+
+    A script for torchrun runs unchanged: it finds RANK, WORLD_SIZE and the rest
+    of torchrun's variables, and if a rank dies all of them start again. A script
+    whose loop is `for iteration in GlobalIteration()` goes on without the dead
+    rank, which joins again when it is back.
+
+        folkmoot elastic run --ranks 4 train.py --lr 0.1
+
+    On several machines, with a store that all of them reach, for node 0, 1, …:
+
+        folkmoot store serve --host 0.0.0.0
+        folkmoot elastic run --ranks 4 --nodes 2 --node-rank 0 \\
+            --job NAME --store tcp://HOST:29400 train.py
+    """
+    from folkmoot.authority.store.kv import StoreError
+    from folkmoot.cli.user_errors import user_errors
+    from folkmoot.elastic.launch import Job, Launcher, python
+    from folkmoot.elastic.settings import rules_from
+
+    given = {
+        "min_ranks": min_ranks,
+        "heartbeat_interval": heartbeat_interval,
+        "heartbeat_timeout": heartbeat_timeout,
+        "join_timeout": join_timeout,
+    }
+    expected = (ValueError, StoreError, OSError, RuntimeError)
+    with user_errors(*expected):
+        _check(script, module, store, job, nodes, node_rank)
+    with user_errors(*expected), _store(store) as url:
+        plan = Job(
+            command=python(script, tuple(arguments or ()), module),
+            store=url,
+            name=job or f"job-{secrets.token_hex(4)}",
+            ranks=ranks,
+            nodes=nodes,
+            node_rank=node_rank,
+            max_restarts=max_restarts,
+            rules={name: value for name, value in given.items() if value is not None},
+            log=log.resolve() if log else None,
+        )
+        rules_from(plan.world, plan.rules)  # what is wrong with them is said once, here
+        code = Launcher(plan, lambda text: typer.echo(f"folkmoot: {text}", err=True)).run()
+    raise typer.Exit(code)
+
+
+def _check(script: str, module: bool, store: str, job: str, nodes: int, node_rank: int) -> None:
+    if not module and not Path(script).is_file():
+        raise ValueError(f"there is no script {script}; with -m it is the name of a module")
+    if node_rank >= nodes:
+        raise ValueError(f"--node-rank {node_rank} is not one of 0 to {nodes - 1}")
+    if nodes > 1 and not store:
+        raise ValueError(
+            "several nodes need a common store: `folkmoot store serve --host 0.0.0.0` on one of"
+            " them, then --store tcp://HOST:29400 on all"
+        )
+    if nodes > 1 and not job:
+        raise ValueError("several nodes need a common name: give each the same --job NAME")
+
+
+@contextlib.contextmanager
+def _store(url: str) -> Iterator[str]:
+    """The store that was named, or one of our own that ends with us."""
+    from folkmoot.host.processes import Processes
+
+    if url:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        yield url
+        return
+    serve = [sys.executable, "-m", "folkmoot", "store", "serve", "--port=0"]
+    with tempfile.TemporaryDirectory() as folder, Processes(Path(folder)) as processes:
+        yield processes.start_ready("store", lambda fd: [*serve, f"--ready-fd={fd}"])

@@ -1,0 +1,61 @@
+"""`folkmoot store serve`: a shared store in a process of its own."""
+
+import os
+import signal
+import socket
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="A shared store, for runs and jobs that have no coordinator.")
+    group.callback()(lambda: None)  # a group of one command is still a group
+    group.command()(serve)
+    app.add_typer(group, name="store")
+
+
+def serve(
+    host: Annotated[
+        str,
+        typer.Option(help="Address to listen at; 0.0.0.0 for all. Who reaches it may do anything."),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(help="Port to listen at; 0 takes a free one.", min=0, max=65535)
+    ] = 29400,
+    ready_fd: Annotated[
+        int | None,
+        typer.Option(hidden=True, help="Write the url to this descriptor when listening."),
+    ] = None,
+) -> None:
+    """Serve a torch TCPStore until Ctrl-C.
+
+    It keeps everything in memory and nothing on disk, asks nobody for a password and encrypts
+    nothing: when this process ends, what runs on it has to start again. Where that matters use
+    etcd (etcd://host:2379,host:2379), which keeps its state on disk and survives lost members.
+    """
+    from folkmoot.authority.store.kv.tcp_server import listen
+    from folkmoot.cli.user_errors import user_errors
+
+    # A signal may reach any thread, also one of torch's: the wake-up comes here all the same.
+    told, tell = socket.socketpair()
+    tell.setblocking(False)
+    signal.set_wakeup_fd(tell.fileno())
+    for end in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(end, lambda number, frame: None)
+    with user_errors(OSError, ImportError):
+        try:
+            store, url = listen(host, port)
+        except ImportError as error:
+            raise ImportError(
+                f"a TCPStore is a part of torch, which is not installed ({error}): "
+                "pip install 'folkmoot[train]', or use etcd"
+            ) from None
+    typer.echo(f"store at {url}")
+    typer.echo("  it keeps nothing on disk: when it ends, what runs on it has to start again")
+    if ready_fd is not None:
+        os.write(ready_fd, url.encode())
+        os.close(ready_fd)
+    told.recv(1)
+    del store
+    typer.echo("stopped; what it held is gone")

@@ -1,0 +1,35 @@
+"""The keys of a job in the store, as the seed spells them; `<n>` is an iteration, `<r>` a rank.
+
+global_iteration_world                  how many ranks there are, fixed by the first
+global_iteration_barrier:consensus      the newest decision; moves only by compare-and-set
+global_iteration_barrier:arrived:<n>    how many arrived; a hint of when to look
+global_iteration_ready:<n>              the decision again, to wake those who wait for it
+global_iteration_counter                its number, for people and tools; nobody obeys it
+rank_<r>_last_iteration                 the iteration that a rank is done with: its arrival
+heartbeat_<r>                           moves while the rank lives
+incarnation_<r>                         how often the rank was started: its fencing token
+"""
+
+WORLD = "global_iteration_world"
+CONSENSUS = "global_iteration_barrier:consensus"
+COUNTER = "global_iteration_counter"
+
+
+def arrived(iteration: int) -> str:
+    return f"global_iteration_barrier:arrived:{iteration}"
+
+
+def ready(iteration: int) -> str:
+    return f"global_iteration_ready:{iteration}"
+
+
+def last_iteration(rank: int) -> str:
+    return f"rank_{rank}_last_iteration"
+
+
+def heartbeat(rank: int) -> str:
+    return f"heartbeat_{rank}"
+
+
+def incarnation(rank: int) -> str:
+    return f"incarnation_{rank}"

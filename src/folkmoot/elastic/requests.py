@@ -1,0 +1,55 @@
+"""The requests of a rank's machine, carried out on a store.
+
+A request whose answer was lost is asked again: all of them bear that (`core/iteration/messages`).
+"""
+
+import time
+from collections.abc import Callable, Iterator
+
+from folkmoot.authority.store.kv import Store, StoreError, StoreGone
+from folkmoot.core.iteration.messages import Add, Arrive, CompareSet, GetMany, Request, Set, Wait
+from folkmoot.elastic.errors import Garbage, StoreLost
+from folkmoot.host.clock import backoff
+
+# Seconds for which the store may be away before a rank gives up.
+PATIENCE = 30.0
+Values = tuple[bytes | None, ...]
+
+
+def ask(store: Store, request: Request) -> Values:
+    """The store's answer, for `Answered`."""
+    return ASK[type(request)](store, request)
+
+
+ASK: dict[type, Callable[..., Values]] = {
+    CompareSet: lambda s, r: (s.compare_set(r.key, r.expected, r.desired),),
+    Add: lambda s, r: (b"%d" % s.add(r.key, r.amount),),
+    Arrive: lambda s, r: _arrive(s, r),
+    GetMany: lambda s, r: tuple(s.get_many(r.keys)),
+    Wait: lambda s, r: (s.wait(r.key, r.ms / 1000),),
+    Set: lambda s, r: (s.set(r.key, r.value),),
+}
+
+
+def _arrive(store: Store, request: Arrive) -> Values:
+    found, count = store.compare_set_and_count(
+        request.key, request.expected, request.desired, request.counter
+    )
+    return found, b"%d" % count
+
+
+def ask_patiently(store: Store, request: Request, patience: float) -> Values:
+    """The same, while the store may be away for up to `patience` seconds."""
+    tries: Iterator[float] | None = None
+    while True:
+        try:
+            return ask(store, request)
+        except StoreGone as gone:
+            if tries is None:
+                tries, deadline = backoff(0.05, 1.0), time.monotonic() + patience
+            delay = next(tries)
+            if time.monotonic() + delay > deadline:
+                raise StoreLost(str(gone)) from gone
+        except StoreError as error:
+            raise Garbage(str(error)) from error
+        time.sleep(delay)

@@ -1,0 +1,50 @@
+"""A plain second opinion on what a rank may propose, and on who may be in a decision."""
+
+from folkmoot.core.iteration import keys
+from folkmoot.core.iteration.record import Member, Record, read_arrival, read_heartbeat, read_record
+from folkmoot.core.iteration.state import Asked, RankState
+from folkmoot.simulate.iteration.store import Store, Values
+
+
+def doubt(seen: RankState, after: RankState, values: Values, *, late: bool) -> str:
+    """What is wrong with the proposal that a rank makes after a look at everything; "" if nothing.
+
+    `late`: whether it has waited for as long as its rules say.
+    """
+    if seen.asked is not Asked.Everything or after.asked is not Asked.Proposal:
+        return ""
+    world, old = seen.rules.world, read_record(values[0], seen.rules.world)
+    record = read_record(after.proposal, world)
+    if record is None or record.iteration != (old.iteration + 1 if old else 0):
+        return f"{after.proposal!r} is proposed after {values[0]!r}"
+    there, waited = _seen(seen, record, old, values)
+    if {(x.rank, x.incarnation) for x in record.members} != there:
+        return f"{record} is proposed, and there were {sorted(there)}"
+    if waited and not (late and (old is None or seen.rules.straggler_timeout)):
+        return f"{record} is proposed without waiting for {sorted(waited)}"
+    return ""
+
+
+def _seen(
+    seen: RankState, record: Record, old: Record | None, values: Values
+) -> tuple[set[tuple[int, int]], set[int]]:
+    """The processes that have arrived, and the ranks that live, are expected and have not."""
+    world, there, waited = seen.rules.world, set(), set()
+    expected = {*old.ranks, *old.admit} if old else set(range(world))
+    for rank in range(world):
+        arrival = read_arrival(values[1 + rank])
+        beat = read_heartbeat(values[1 + world + rank])
+        if beat is None or beat.over or (rank in seen.silent and rank != seen.rank):
+            continue
+        if arrival and arrival[:2] == (record.iteration - 1, beat.incarnation):
+            there.add((rank, beat.incarnation))
+        elif rank in expected:
+            waited.add(rank)
+    return there, waited
+
+
+def had_arrived(store: Store, iteration: int, member: Member) -> bool:
+    """Whether this process, or a newer one of its rank, was done with the iteration before."""
+    arrival = read_arrival(store.get(keys.last_iteration(member.rank)))
+    own = (member.incarnation, iteration - 1)
+    return arrival is not None and (arrival.incarnation, arrival.iteration) >= own

@@ -1,0 +1,99 @@
+"""A run in a store for tests: its genesis, its clients, and a log that is moved by hand."""
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from folkmoot.authority.access import Access
+from folkmoot.authority.store.create import create_run
+from folkmoot.authority.store.genesis import Genesis, found
+from folkmoot.authority.store.kv import Store
+from folkmoot.authority.store.kv.memory import MemoryStore
+from folkmoot.authority.store.log import Log
+from folkmoot.authority.store.mail import Mail, Message, read_mail, write_mail
+from folkmoot.authority.store.post import Post
+from folkmoot.authority.store.record import Place, Step, first_record, next_record
+from folkmoot.core.coordinator import Run
+from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.config import CoordinatorConfig, Model
+from folkmoot.host.signing import Identity
+
+OWNER = Identity(b"o" * 32)
+A, B, C = (Identity(letter * 32) for letter in (b"a", b"b", b"c"))
+STRANGER = Identity(b"s" * 32)
+
+
+def run(**config: Any) -> Run:
+    defaults = {"total_steps": 4, "min_clients": 2, "delay": 0, "rounds_per_epoch": 2}
+    return Run(
+        run_id="moot",
+        config=CoordinatorConfig(**{**defaults, **config}),
+        model=Model(checkpoint="store/"),
+    )
+
+
+def genesis(allowed: Sequence[Identity] = (), **config: Any) -> Genesis:
+    keys = frozenset(identity.public for identity in allowed)
+    return found(run(**config), Access(keys, frozenset({OWNER.public})))
+
+
+def join(identity: Identity) -> m.Join:
+    return m.Join(identity.public, "moot")
+
+
+def mail(of: Genesis, slot: int, identity: Identity, message: Message) -> Mail:
+    return Mail(slot, write_mail(identity, of, slot, message))
+
+
+def after(
+    of: Genesis,
+    at: Place,
+    time: int,
+    *letters: tuple[int, Identity, Message],
+    by: Identity = A,
+    given_up: Sequence[int] = (),
+) -> Step:
+    """The record that takes these letters."""
+    mails = [mail(of, *letter) for letter in letters]
+    read = [(each, read_mail(of, each)) for each in mails]
+    return next_record(of, by, at, time, read, given_up)
+
+
+def begun(of: Genesis) -> Place:
+    return first_record(of, OWNER)
+
+
+class Clock:
+    """A monotonic clock that a test moves, in seconds."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Town:
+    """A store in memory with a run in it."""
+
+    def __init__(self, allowed: Sequence[Identity] = (), **config: Any) -> None:
+        self.name = secrets.token_hex(8)
+        self.run, self.clock = run(**config), Clock()
+        keys = frozenset(identity.public for identity in allowed)
+        create_run(self.store(), self.run, Access(keys, frozenset({OWNER.public})), OWNER)
+        self.genesis = Genesis(self.store().get("genesis") or b"")
+
+    def store(self) -> MemoryStore:
+        return MemoryStore(self.name)
+
+    def log(self, identity: Identity, store: Store | None = None) -> Log:
+        log = Log(store or self.store(), self.genesis, identity, self.clock)
+        log.begin()
+        return log
+
+    def post(self, identity: Identity, message: Message, log: Log) -> int:
+        post = Post(self.store(), self.genesis, identity)
+        return post.send(message, lambda: log.newest.mailbox, lambda slot: None)[0]
+
+    def version(self) -> int:
+        return self.log(STRANGER).newest.version

@@ -1,0 +1,289 @@
+"""etcd loses members, all of them at once for a while, and answers: nothing happens twice."""
+
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from folkmoot.authority.store.kv import Store, StoreError, StoreGone
+from folkmoot.authority.store.kv import etcd as etcd_module
+from folkmoot.authority.store.kv.etcd_cluster import Cluster, Unanswered
+from folkmoot.authority.store.kv.open import open_store
+from support.certificates import CertificateAuthority
+from support.etcd import ETCD, Etcd
+
+
+def etcdctl(address: str, *words: str) -> str:
+    command = [ETCD.removesuffix("etcd") + "etcdctl", f"--endpoints={address}", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@contextmanager
+def busy(url: str, workers: int) -> Iterator[tuple[list[int], list[list[bytes]]]]:
+    """Workers that add, append and elect all the time; what each of them was told."""
+    stop, sums, won = threading.Event(), [0] * workers, [list[bytes]() for _ in range(workers)]
+
+    def work(me: int) -> None:
+        store, n = open_store(url), 0
+        while not stop.is_set():
+            store.add("count", 1)
+            sums[me] += 1
+            n += 1
+            store.append("list", b"%d," % me)
+            record = b"%d of %d" % (n, me)
+            if store.compare_set("elected", store.get("elected") or b"", record) == record:
+                won[me].append(record)
+        store.close()
+
+    with ThreadPoolExecutor(workers) as threads:
+        running = [threads.submit(work, me) for me in range(workers)]
+        try:
+            yield sums, won
+        finally:
+            stop.set()
+        for one in running:
+            one.result(60)
+
+
+def progress(sums: list[int], by: int) -> None:
+    """Until every worker has come this much further."""
+    goal, deadline = [one + by for one in sums], time.monotonic() + 60
+    while any(now < wanted for now, wanted in zip(sums, goal, strict=True)):
+        assert time.monotonic() < deadline, f"stuck at {sums}"
+        time.sleep(0.01)
+
+
+def check(store: Store, sums: list[int]) -> None:
+    assert store.get("count") == b"%d" % sum(sums)
+    listed = (store.get("list") or b"").split(b",")[:-1]
+    assert [listed.count(b"%d" % me) for me in range(len(sums))] == sums
+
+
+def test_members_that_die_and_come_back_cost_nobody_anything(three_members: Etcd) -> None:
+    """The leader dies under real writers that never stop; then all others do, and come back.
+
+    Nobody writes while those are killed, and the leader stays away: an etcd before 3.5.3 that is
+    killed while it writes may come back without some of what it had (etcd's issue 13766).
+    """
+    with busy(three_members.url, 4) as (sums, won):
+        progress(sums, 5)
+        leader = three_members.leader()
+        three_members.kill(leader)
+        progress(sums, 5)
+    store = open_store(three_members.url)
+    check(store, sums)
+    assert all(won)
+    others = [name for name in three_members.names if name != leader]
+    three_members.kill(*others)
+    three_members.start(*others)
+    check(store, sums)
+    store.close()
+
+
+def test_a_member_that_hangs_is_left_for_another(three_members: Etcd) -> None:
+    url = f"{three_members.url}?timeout=6"
+    stores = [open_store(url) for _ in range(12)]  # some of them at the member that will hang
+    hung = next(name for name in three_members.names if name != three_members.leader())
+    three_members.signal(hung, signal.SIGSTOP)
+    for store in stores:
+        store.add("count", 1)
+    three_members.signal(hung, signal.SIGCONT)  # and it delivers what it was sent
+    for store in stores:
+        store.add("count", 1)
+    assert stores[0].get("count") == b"24"
+    for store in stores:
+        store.close()
+
+
+def test_without_a_majority_the_message_says_so(three_members: Etcd) -> None:
+    store = open_store(f"{three_members.url}?timeout=2")
+    store.set("key", b"value")
+    three_members.kill(*three_members.names[1:])
+    for ask in (
+        lambda: store.get("key"),
+        lambda: store.set("key", b"new"),
+        lambda: store.wait("x", 1),
+    ):
+        begun = time.monotonic()
+        with pytest.raises(StoreGone, match="a majority of etcd's members must run"):
+            ask()
+        assert time.monotonic() - begun < 10
+    three_members.start(*three_members.names[1:])
+    assert store.get("key") in (b"value", b"new")
+    store.close()
+
+
+class LosesAnswers(Cluster):
+    """After the request was carried out, or before, as a network does that breaks."""
+
+    lose: list[str]
+
+    def ask_once(self, method: str, request: object, deadline: float) -> object:
+        fate = self.lose.pop(0) if self.lose and method == "Txn" else ""
+        if fate == "request":
+            raise Unanswered("the request was lost")
+        answer = super().ask_once(method, request, deadline)
+        if fate == "answer":
+            raise Unanswered("the answer was lost")
+        return answer
+
+
+WRITES: dict[str, tuple[Callable[[Store], object], object, bytes | None]] = {
+    "set": (lambda s: s.set("key", b"new"), None, b"new"),
+    "add": (lambda s: s.add("key", 1), 42, b"42"),
+    "append": (lambda s: s.append("key", b"0"), None, b"410"),
+    "compare_set": (lambda s: s.compare_set("key", b"41", b"mine"), b"mine", b"mine"),
+    "lost compare_set": (lambda s: s.compare_set("key", b"40", b"mine"), b"41", b"41"),
+    "delete": (lambda s: s.delete("key"), True, None),
+}
+FATES = [["answer"], ["request"], ["answer", "answer"], ["request", "answer"], ["answer"] * 3]
+
+
+@pytest.mark.parametrize("fates", FATES, ids="-".join)
+@pytest.mark.parametrize("write", WRITES)
+def test_a_write_whose_answer_is_lost_happens_once(
+    etcd_url: str, store_prefix: str, write: str, fates: list[str]
+) -> None:
+    act, result, value = WRITES[write]
+    host, _, port = etcd_url.removeprefix("etcd://").partition(":")
+    cluster = LosesAnswers([(host, int(port))], 10.0)
+    cluster.lose = []
+    own = f"{store_prefix}/.connections/"
+    store = etcd_module.EtcdStore(cluster, own, 10.0)
+    store.set("key", b"41")
+    cluster.lose = list(fates)
+    assert act(store) == result
+    assert not cluster.lose
+    assert store.get("key") == value
+    store.delete("key")
+    store.close()
+
+
+def test_an_old_request_that_arrives_late_changes_nothing(etcd_url: str, store_prefix: str) -> None:
+    """As from a member that hung: after we gave it up and wrote through another."""
+    host, _, port = etcd_url.removeprefix("etcd://").partition(":")
+
+    class Delays(Cluster):
+        late: object = None
+
+        def ask_once(self, method: str, request: object, deadline: float) -> object:
+            if method == "Txn" and self.late is None:
+                self.late = request
+                raise Unanswered("it hangs")
+            return super().ask_once(method, request, deadline)
+
+    cluster = Delays([(host, int(port))], 10.0)
+    cluster.late = "not yet"
+    store = etcd_module.EtcdStore(cluster, f"{store_prefix}/", 10.0)
+    store.set("late key", b"first")
+    cluster.late = None
+    store.set("late key", b"second")
+    store.set("late key", b"third")
+    assert cluster.late is not None
+    answer = Cluster.ask_once(cluster, "Txn", cluster.late, time.monotonic() + 10)
+    assert not answer.succeeded
+    assert store.get("late key") == b"third"
+    store.delete("late key")
+    store.close()
+
+
+def test_two_threads_that_write_on_one_connection_are_told_to_clone(
+    etcd_url: str, store_prefix: str
+) -> None:
+    host, _, port = etcd_url.removeprefix("etcd://").partition(":")
+    asked, go_on = threading.Event(), threading.Event()
+
+    class Slow(Cluster):
+        def ask_once(self, method: str, request: object, deadline: float) -> object:
+            if method == "Txn":
+                asked.set()
+                assert go_on.wait(30)
+            return super().ask_once(method, request, deadline)
+
+    store = etcd_module.EtcdStore(Slow([(host, int(port))], 10.0), f"{store_prefix}/", 10.0)
+    with ThreadPoolExecutor(1) as thread:
+        writing = thread.submit(store.add, f"{store_prefix}/count", 1)
+        assert asked.wait(30)
+        with pytest.raises(StoreError, match="give each its clone"):
+            store.set(f"{store_prefix}/key", b"value")
+        go_on.set()
+        assert writing.result(30) == 1
+    store.close()
+
+
+def test_a_connection_that_is_closed_leaves_nothing_behind(
+    etcd_url: str, store_prefix: str
+) -> None:
+    def keys() -> str:
+        return etcdctl(
+            etcd_url.removeprefix("etcd://"), "get", "--prefix", "--keys-only", store_prefix
+        )
+
+    store = open_store(etcd_url, store_prefix)
+    store.set("key", b"value")
+    assert ".connections/" in keys()
+    store.close()
+    assert keys().split() == [f"{store_prefix}/key"]
+
+
+def test_an_etcd_with_users_wants_a_name_and_a_password(tmp_path: Path) -> None:
+    etcd = Etcd(tmp_path)
+    try:
+        address = etcd.address("member0")
+        for words in (
+            "user add root:admin",
+            "user grant-role root root",
+            "role add trainer",
+            "role grant-permission trainer readwrite job/ --prefix=true",
+            "user add me:p@ss",
+            "user grant-role me trainer",
+            "auth enable",
+        ):
+            etcdctl(address, *words.split())
+        for url in (f"etcd://{address}", f"etcd://me:wrong@{address}"):
+            with pytest.raises(
+                StoreError, match=r"user:password@.*who may read and write"
+            ) as error:
+                open_store(url, "job", patience=5)
+            assert "wrong" not in str(error.value)
+        with pytest.raises(StoreError, match="may read and write this prefix"):
+            open_store(f"etcd://me:p%40ss@{address}", "another", patience=5)
+        store = open_store(f"etcd://me:p%40ss@{address}", "job")
+        assert store.add("count", 1) == 1
+        # Its tokens do not survive a restart; the connection does.
+        etcd.kill("member0")
+        etcd.start("member0")
+        assert store.add("count", 1) == 2
+        store.close()
+    finally:
+        etcd.stop()
+
+
+def test_an_etcd_behind_tls_is_trusted_by_its_authority_alone(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path, "authority")
+    server, client = authority.sign("server"), authority.sign("client")
+    files = [f"--cert-file={server.cert}", f"--key-file={server.key}"]
+    mutual = [f"--trusted-ca-file={authority.file}", "--client-cert-auth"]
+    etcd = Etcd(tmp_path / "etcd", tls=[*files, *mutual])
+    try:
+        url = f"{etcd.url}?ca={authority.file}&timeout=2"
+        stranger = CertificateAuthority(tmp_path, "stranger").file
+        for bad in (
+            url,
+            f"{etcd.url}?ca={stranger}&timeout=2",
+            f"etcd://{etcd.address('member0')}",
+        ):
+            with pytest.raises(StoreGone, match="no member of"):
+                open_store(bad, patience=1)
+        store = open_store(f"{url}&cert={client.cert}&key={client.key}")
+        assert store.add("count", 1) == 1
+        assert store.wait("never", 0.1) is None
+        store.close()
+    finally:
+        etcd.stop()

@@ -1,0 +1,216 @@
+"""Members of a run in a store that are processes: killed, hurried, vandalised. The run goes on.
+
+Every member prints the records it followed. However it went, all followed the same ones.
+"""
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from folkmoot.authority.access import Access
+from folkmoot.authority.store import keys
+from folkmoot.authority.store.create import create_run
+from folkmoot.authority.store.kv.open import open_store
+from folkmoot.core.coordinator import Run
+from folkmoot.core.coordinator.config import CoordinatorConfig, Model
+from folkmoot.host.processes import Processes
+from folkmoot.host.signing import Identity
+from support import light_member
+from support.etcd import Etcd
+
+OWNER = Identity(b"o" * 32)
+PATIENCE = 120.0
+RECORD = re.compile(r"^record (\d+) (\w+) (\w+)$", re.MULTILINE)
+SERVE = [sys.executable, "-m", "folkmoot", "store", "serve"]
+TOML = """
+run_id = "moot"
+[config]
+total_steps = {steps}
+"""
+
+
+class Moot(Processes):
+    """Members of one run, and the store it is in."""
+
+    def __init__(self, folder: Path, url: str = "", **config: Any) -> None:
+        super().__init__(folder)
+        self.url, self.members = url or self.serve(0), list[str]()
+        defaults = {"total_steps": 20, "rounds_per_epoch": 10, "min_clients": 2}
+        times = {"round_witness_time": 0.5, "max_round_train_time": 2, "health_check_timeout": 4}
+        settings = CoordinatorConfig(**{**defaults, **times, "delay": 0, **config})
+        self.run = Run(run_id="moot", config=settings, model=Model())
+        self.store = open_store(self.url, "moot")
+        create_run(self.store, self.run, Access(owners=frozenset({OWNER.public})), OWNER)
+
+    def serve(self, port: int) -> str:
+        serve = [*SERVE, f"--port={port}"]
+        return self.start_ready("store", lambda fd: [*serve, f"--ready-fd={fd}"])
+
+    def join(self, name: str, *options: str) -> None:
+        command = [sys.executable, light_member.__file__, self.url, "moot", name, *options]
+        self.start(name, command)
+        if name not in self.members:
+            self.members.append(name)
+
+    def said(self, name: str) -> str:
+        return (self.folder / name / "output.txt").read_text()
+
+    def until(self, done: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not done():
+            assert not (failed := self.failed()), self.output(failed[0])
+            story = "\n".join(f"{name}: {self.output(name)}" for name in self.members)
+            assert time.monotonic() < deadline, f"waited for {what} in vain:\n{story}"
+            self.wait(0.05)
+
+    def version(self, name: str) -> int:
+        found = RECORD.findall(self.said(name))
+        return int(found[-1][0]) if found else 0
+
+    def has(self, name: str, version: int) -> bool:
+        return self.version(name) >= version
+
+    def trains(self, name: str) -> bool:
+        return "RoundTrain" in self.said(name)
+
+    def finish(self, *names: str) -> None:
+        """These see the end, and all saw the same records."""
+        self.until(lambda: all("finished at" in self.said(name) for name in names), "the end")
+        self.agree()
+        for name in names:
+            assert f"finished at step {self.run.config.total_steps}" in self.said(name)
+
+    def agree(self) -> None:
+        """All saw the same records."""
+        followed: dict[int, set[str]] = {}
+        for name in self.members:
+            for version, digest, _ in RECORD.findall(self.said(name)):
+                followed.setdefault(int(version), set()).add(digest)
+        self._same(followed)
+
+    def agree_in_the_end(self, version: int) -> None:
+        """Up to there, all came to the same records, where lines parted for a moment too."""
+        followed: dict[int, set[str]] = {}
+        for name in self.members:
+            last = {int(found[0]): found[1] for found in RECORD.findall(self.said(name))}
+            for at in range(2, version):
+                if at in last:
+                    followed.setdefault(at, set()).add(last[at])
+        self._same(followed)
+
+    def _same(self, followed: dict[int, set[str]]) -> None:
+        assert {len(digests) for digests in followed.values()} == {1}, followed
+
+
+@contextmanager
+def moot(folder: Path, *names: str, url: str = "", **config: Any) -> Iterator[Moot]:
+    with Moot(folder, url, **config) as made:
+        for name in names:
+            made.join(name)
+        try:
+            yield made
+        finally:
+            made.store.close()
+
+
+def test_a_member_is_killed_and_comes_back(tmp_path: Path) -> None:
+    with moot(tmp_path, "ana", "bob", "cyd", total_steps=30) as run:
+        run.until(lambda: run.trains("ana"), "training")
+        run.kill("ana")
+        before = run.version("bob")
+        run.until(lambda: run.version("bob") > before + 3, "records without it")
+        run.join("ana")
+        run.finish("ana", "bob", "cyd")
+
+
+@pytest.mark.parametrize("operations", [0, 2])
+def test_one_that_just_won_a_record_is_killed(tmp_path: Path, operations: int) -> None:
+    with moot(tmp_path, "bob", "cyd") as run:
+        run.join("ana", f"--die-after={operations}")
+        run._known.add("ana")  # it is meant to die
+        run.finish("bob", "cyd")
+        assert run["ana"].wait(PATIENCE) == -9
+        assert "killed" in run.said("ana")
+
+
+def test_a_stranger_writes_garbage_and_deletes_the_register(tmp_path: Path) -> None:
+    with moot(tmp_path, "ana", "bob", "cyd", total_steps=100_000, rounds_per_epoch=1000) as run:
+        run.until(lambda: run.trains("ana"), "training")
+        spoils: list[Callable[[], object]] = [
+            lambda: run.store.set(keys.RECORD, b"garbage"),
+            lambda: run.store.delete(keys.RECORD),
+            lambda: run.store.set(keys.CLAIMED, b"garbage"),
+            lambda: run.store.set(keys.CLAIMED, b"999999999"),
+            lambda: [run.store.add(keys.CLAIMED, 1) for _ in range(20)],
+            lambda: run.store.set(keys.ready(run.version("ana") + 2), b"garbage"),
+        ]
+        for spoil in spoils:
+            wanted = run.version("ana") + 3
+            spoil()
+            run.until(partial(run.has, "ana", wanted), f"record {wanted}")
+        last = run.version("ana")
+        run.until(lambda: all(run.has(name, last + 3) for name in run.members), "more for all")
+        run.agree_in_the_end(last)
+        assert sum(run.said(name).count("is put back") for name in run.members) <= 9
+
+
+def test_a_store_that_comes_back_empty_is_filled_again(tmp_path: Path) -> None:
+    with moot(tmp_path, "ana", "bob", total_steps=30) as run:
+        run.until(lambda: run.trains("ana"), "training")
+        run.kill("store")
+        run.until(lambda: "unreachable" in run.said("ana") + run.said("bob"), "a notice")
+        run.serve(int(run.url.rpartition(":")[2]))
+        run.join("cyd")
+        run.finish("ana", "bob", "cyd")
+
+
+def test_a_wall_clock_that_is_an_hour_off_has_no_effect(tmp_path: Path) -> None:
+    with moot(tmp_path, "ana", "bob") as run:
+        run.join("cyd", "--wall-clock=3600")
+        run.join("dan", "--wall-clock=-3600")
+        run.finish("ana", "bob", "cyd", "dan")
+        assert not any("WARNING" in run.said(name) for name in run.members)
+
+
+@pytest.mark.faults
+def test_a_member_of_an_etcd_is_killed(tmp_path: Path) -> None:
+    etcd = Etcd(tmp_path / "etcd", members=3)
+    try:
+        with moot(tmp_path, "ana", "bob", url=etcd.url, total_steps=60) as run:
+            run.until(lambda: run.trains("ana"), "training")
+            etcd.kill(etcd.leader())
+            run.join("cyd")
+            run.finish("ana", "bob", "cyd")
+    finally:
+        etcd.stop()
+
+
+def test_of_two_who_create_a_run_one_does_and_another_one_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text(TOML.format(steps=5))
+    (tmp_path / "other.toml").write_text(TOML.format(steps=6))
+    with Processes(tmp_path) as processes:
+        serve = [*SERVE, "--port=0"]
+        url = processes.start_ready("store", lambda fd: [*serve, f"--ready-fd={fd}"])
+        create = [sys.executable, "-m", "folkmoot", "create", f"--store={url}"]
+
+        def creator(number: int, file: str) -> subprocess.Popen[str]:
+            command = [*create, str(tmp_path / file), f"--folder={tmp_path / str(number)}"]
+            both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+            return subprocess.Popen(command, **both)  # type: ignore[call-overload, no-any-return]
+
+        creators = [creator(number, "run.toml") for number in range(2)]
+        said = [process.communicate(timeout=PATIENCE)[0] for process in creators]
+        assert [process.returncode for process in creators] == [0, 0], said
+        assert sorted("(created)" in words for words in said) == [False, True], said
+        other = creator(2, "other.toml")
+        words = other.communicate(timeout=PATIENCE)[0]
+        assert other.returncode == 1
+        assert "has a run 'moot' already, with another configuration" in words

@@ -1,0 +1,66 @@
+"""`folkmoot store serve` as people run it."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from folkmoot.authority.store.kv.open import open_store
+
+SERVE = [sys.executable, "-m", "folkmoot", "store", "serve"]
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_it_says_its_url_serves_and_ends_when_asked(end: signal.Signals) -> None:
+    command = [*SERVE, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:
+        assert it.stdout
+        first = it.stdout.readline()
+        url = re.fullmatch(r"store at (tcp://127\.0\.0\.1:\d+)\n", first)
+        assert url, first
+        store = open_store(url[1])
+        assert store.add("count", 2) == 2
+        it.send_signal(end)
+        out, err = it.communicate(timeout=30)
+        assert it.returncode == 0
+        assert "stopped; what it held is gone" in out
+        assert "Traceback" not in err
+        store.close()
+
+
+def test_it_listens_only_where_it_is_told(tcp_store_url: str) -> None:
+    """torch's own socket would listen at every address of the machine."""
+    port = int(tcp_store_url.rpartition(":")[2])
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port), 5).close()
+
+
+def test_a_taken_port_is_one_sentence(tcp_store_url: str) -> None:
+    port = tcp_store_url.rpartition(":")[2]
+    done = subprocess.run([*SERVE, "--port", port], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert re.search(rf"cannot listen at 127.0.0.1:{port}: .* give another --port", last)
+
+
+def test_help_says_that_nothing_is_kept_and_what_keeps_it() -> None:
+    done = subprocess.run([*SERVE, "--help"], capture_output=True, text=True, check=True)
+    said = " ".join(done.stdout.split())
+    assert "nothing on disk" in said
+    assert "etcd://" in said
+
+
+def test_without_torch_it_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('no module named torch')")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        SERVE, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert done.returncode == 1
+    assert "pip install 'folkmoot[train]', or use etcd" in done.stderr
+    assert "Traceback" not in done.stderr

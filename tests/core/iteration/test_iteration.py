@@ -1,0 +1,204 @@
+"""What ranks write and read, who is silent, and what holds under any schedule."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from folkmoot.core.iteration import Heartbeats, Rules, machine
+from folkmoot.core.iteration import messages as m
+from folkmoot.core.iteration.record import (
+    HIGHEST,
+    Arrival,
+    Heartbeat,
+    Member,
+    Record,
+    encode_record,
+    read_arrival,
+    read_heartbeat,
+    read_record,
+)
+from folkmoot.core.iteration.state import Phase, RankState
+from folkmoot.simulate.iteration.audit import JobAudit
+from folkmoot.simulate.iteration.job import Beat, Begin, Bury, Clean, Hear, Perform, To
+from folkmoot.simulate.iteration.store import Store, perform
+
+NUMBERS = st.integers(0, HIGHEST)
+
+
+@given(st.builds(Arrival, st.integers(-1, HIGHEST), NUMBERS, NUMBERS))
+def test_an_arrival_is_read_as_it_was_written(arrival: Arrival) -> None:
+    assert read_arrival(bytes(arrival)) == arrival
+
+
+@given(st.builds(Heartbeat, NUMBERS, st.sampled_from(("0", "7", "dead", "left"))))
+def test_a_heartbeat_is_read_as_it_was_written(beat: Heartbeat) -> None:
+    assert read_heartbeat(bytes(beat)) == beat
+
+
+@pytest.mark.parametrize("text", [None, b"", b"1", b"1:2:3:4", b"-2:1:0", b" 1:1:1", b"1:1:1\n"])
+def test_what_is_no_arrival_is_none(text: bytes | None) -> None:
+    assert read_arrival(text) is None
+    assert read_heartbeat(text) is None
+
+
+def test_a_record_is_read_as_it_was_written_and_only_for_its_world() -> None:
+    record = Record(7, (Member(0, 1, 5), Member(2, 3, 9)), (1,), 2)
+    assert read_record(encode_record(record), 3) == record
+    assert read_record(encode_record(record), 2) is None
+    assert (record.progress, record.furthest()) == (9, (2,))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"7",
+        b"{}",
+        b'{"iteration":-1,"members":[[0,1,0]],"admit":[],"by":0}',
+        b'{"iteration":0,"members":[],"admit":[],"by":0}',
+        b'{"iteration":0,"members":[[0,1]],"admit":[],"by":0}',
+        b'{"iteration":0,"members":[[0,1,0]],"admit":[9],"by":0}',
+        b'{"iteration":0,"members":[[0,1,0]],"admit":[],"by":0,"more":1}',
+        b"[" * 5000,
+    ],
+)
+def test_what_is_no_record_is_none(text: bytes) -> None:
+    assert read_record(text, 3) is None
+
+
+# Heartbeats.
+
+
+def test_a_heartbeat_that_stands_still_is_silent_until_it_moves() -> None:
+    seen = Heartbeats(timeout=100)
+    seen.look([b"1:0", None], 0)
+    seen.look([b"1:0", None], 99)
+    assert seen.silent(99) == ()
+    assert seen.silent(100) == (0,)
+    seen.look([b"1:1", None], 150)
+    assert seen.silent(249) == ()
+
+
+def test_a_rank_that_never_came_is_not_silent_and_one_that_ended_is_at_once() -> None:
+    seen = Heartbeats(timeout=100)
+    seen.look([None, b"1:dead", b"2:left", b"garbage"], 0)
+    assert seen.silent(0) == (1, 2, 3)
+    assert seen.silent(10_000) == (1, 2, 3)
+
+
+def test_only_our_own_clock_counts() -> None:
+    near, far = Heartbeats(timeout=100), Heartbeats(timeout=100)
+    for passed in range(0, 300, 50):
+        near.look([b"1:0"], passed)
+        far.look([b"1:0"], passed + 3_600_000)
+        assert near.silent(passed) == far.silent(passed + 3_600_000)
+
+
+# Housekeeping.
+
+
+def run_to(state: RankState, request: Any, store: Store) -> tuple[RankState, Store]:
+    """Let a rank that is alone go on until it trains."""
+    while request is not None:
+        store, values = perform(store, request)
+        state, effects = machine.apply(state, m.Answered(values), 0, 0)
+        request = next((e for e in effects if isinstance(e, m.Request)), None)
+        for effect in effects:
+            if isinstance(effect, m.Housekeeping):
+                store = {k: v for k, v in store.items() if k not in effect.delete}
+    return state, store
+
+
+def test_ten_thousand_iterations_leave_no_more_keys_than_ten() -> None:
+    sizes = []
+    state, effects = machine.apply(machine.create(Rules(1), 0), m.Started(), 0, 0)
+    state, store = run_to(state, effects[-1], {})
+    for number in range(10_000):
+        assert state.phase is Phase.Training
+        state, effects = machine.apply(state, m.Finished(number), 0, 0)
+        state, store = run_to(state, effects[-1], store)
+        sizes.append(len(store))
+    assert state.iteration == 10_000
+    assert max(sizes) == max(sizes[:10]) < 20
+
+
+# Any schedule.
+
+KINDS = ("perform", "hear", "timeout", "finish", "silent", "beat", "bury", "begin")
+CHOICES = st.tuples(
+    st.sampled_from(("hear", "hear", "hear", *KINDS)),
+    st.integers(0, 63),
+    st.integers(0, 63),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 6), st.lists(CHOICES, max_size=120), st.booleans())
+def test_what_must_hold_does_under_any_schedule(
+    world: int, choices: list[tuple[str, int, int]], hasty: bool
+) -> None:
+    audit = JobAudit(Rules(world, join_timeout=0 if hasty else 1000))
+    audit.submit(0, 0, Begin("0.0", 0))
+    for now, (kind, who, extra) in enumerate(choices):
+        names = sorted(audit.state.processes)
+        name = names[who % len(names)]
+        process = audit.state.processes[name]
+        stopped = process.state.phase is Phase.Stopped
+        number = len(process.requests) - 1 - extra % 2
+        event: Any = {
+            "perform": Perform(name, max(number, 0)),
+            "hear": Hear(name, process.heard),
+            "finish": To(name, m.Finished(extra)),
+            "silent": To(name, m.Silent(tuple(r for r in range(world) if extra >> r & 1))),
+            "beat": Beat(name),
+            "bury": Bury(name),
+            "begin": Begin(f"{extra % world}.{now}", extra % world),
+            "timeout": Clean(name),
+        }[kind]
+        if kind == "timeout" and isinstance(process.requests[-1], m.Wait):
+            event = Hear(name, process.heard, timeout=True)
+        if kind == "silent" and stopped:
+            continue
+        if kind == "hear" and extra % 4:  # most often, an answer comes at once
+            audit.submit(now * 100, extra, Perform(name, process.heard))
+        audit.submit(now * 100, extra, event)
+
+
+GARBAGE = st.one_of(
+    st.none(),
+    st.binary(min_size=1, max_size=40),
+    st.builds(lambda a: bytes(a), st.builds(Arrival, st.integers(-1, 3), NUMBERS, NUMBERS)),
+    st.builds(lambda b: bytes(b), st.builds(Heartbeat, NUMBERS, st.just("3"))),
+    st.builds(lambda n: encode_record(Record(n, (Member(0, 1, 0),), (1,), 0)), st.integers(0, 3)),
+)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_a_store_full_of_garbage_never_breaks_a_rank(data: st.DataObject) -> None:
+    state, effects = machine.apply(machine.create(Rules(2), 0), m.Started(), 0, 0)
+    for step in range(25):
+        request = next((e for e in effects if isinstance(e, m.Request)), None)
+        if request is None:
+            state, effects = machine.apply(state, m.Finished(step), 0, 0)
+            if state.phase is Phase.Stopped:
+                return
+            continue
+        state, effects = machine.apply(state, m.Answered(answer(data, request)), 0, 0)
+        assert machine.decode(machine.encode(state)) == state
+
+
+def answer(data: st.DataObject, request: Any) -> tuple[bytes | None, ...]:
+    match request:
+        case m.Add():
+            return (str(data.draw(st.integers(-(2**63), 2**63 - 1))).encode(),)
+        case m.Arrive(_, _, desired):
+            mine = (desired,) if data.draw(st.booleans()) else (data.draw(GARBAGE),)
+            return (*mine, str(data.draw(st.integers(-(2**63), 2**63 - 1))).encode())
+        case m.GetMany(keys):
+            return tuple(data.draw(GARBAGE) for _ in keys)
+        case m.CompareSet(_, _, desired) if data.draw(st.booleans()):
+            return (desired,)
+    return (data.draw(GARBAGE),)

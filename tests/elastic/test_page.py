@@ -1,0 +1,38 @@
+"""Every example of docs/elastic.md, run as a reader would."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "elastic.md").read_text()
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_an_example_runs_in_two_ranks(example: str, tmp_path: Path, tcp_store_url: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(example + ("print(model.weight.tolist())\n" if "model" in example else ""))
+    run = [sys.executable, "-m", "folkmoot", "elastic", "run", "-n", "2", "--max-restarts=0"]
+    done = subprocess.run(
+        [*run, f"--store={tcp_store_url}", str(script)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    if "model" in example:
+        weights = [line.partition("] ")[2] for line in done.stdout.splitlines()]
+        assert len(weights) == 2
+        assert weights[0] == weights[1]
+    else:
+        assert "[1] iteration 20 with ranks (0, 1)" in done.stdout
+
+
+def test_the_page_names_every_error() -> None:
+    from folkmoot import elastic
+
+    errors = [name for name in elastic.__all__ if name != "GlobalIteration"]
+    assert [name for name in errors if f"`{name}`" not in PAGE] == []

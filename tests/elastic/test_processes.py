@@ -1,0 +1,207 @@
+"""Ranks as real processes: killed, stopped, and with their store killed."""
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from folkmoot.authority.store.kv.open import open_store
+from folkmoot.core.iteration import Record, keys
+from support.ranks import Ranks, audit, die_at_every_request, loop
+from support.stores import TcpServer
+
+
+@pytest.fixture
+def four(tmp_path: Path, tcp_store_url: str, store_prefix: str) -> Ranks:
+    return Ranks(tmp_path, tcp_store_url, 4, store_prefix)
+
+
+def test_a_rank_that_is_killed_is_left_behind_and_comes_back(four: Ranks) -> None:
+    script = loop(10**6, "import time; time.sleep(0.01)")
+    with four as ranks:
+        for rank in range(4):
+            ranks.run(rank, script)
+        ranks.until(lambda: ranks.newest() >= 5)
+        ranks.kill("rank-2")
+        ranks.until(lambda: any(record.ranks == (0, 1, 3) for record in ranks.records(0)))
+        ranks.run(2, script)
+        ranks.until(lambda: ranks.records(0)[-1].ranks == (0, 1, 2, 3))
+        assert next(m for m in ranks.records(0)[-1].members if m.rank == 2).incarnation == 2
+
+
+def test_kills_and_restarts_lose_no_iteration_and_decide_none_twice(four: Ranks) -> None:
+    script = loop(120, "import time; time.sleep(0.02)")
+    with four as ranks:
+        for rank in range(4):
+            ranks.run(rank, script)
+        for victim, at in enumerate((20, 40, 60, 80)):
+            ranks.until(lambda at=at: ranks.newest() >= at)
+            ranks.kill(f"rank-{victim}")
+            ranks.run(victim, script)
+        ranks.until_ended()
+        audit(ranks, 120)
+
+
+def test_a_rank_that_slept_through_iterations_joins_again(four: Ranks) -> None:
+    script = loop(10**6, "import time; time.sleep(0.01)")
+    with four as ranks:
+        for rank in range(4):
+            ranks.run(rank, script)
+        ranks.until(lambda: ranks.newest() >= 5)
+        ranks.pause(1)
+        ranks.until(lambda: ranks.records(0)[-1].ranks == (0, 2, 3))
+        ranks.resume(1)
+        ranks.until(lambda: ranks.records(0)[-1].ranks == (0, 1, 2, 3))
+        ranks.until(lambda: ranks.records(1)[-1].iteration > ranks.records(0)[-1].iteration - 3)
+        assert "the others went on" in ranks.output("rank-1")
+
+
+def test_a_dead_store_ends_the_ranks_with_one_sentence(
+    tmp_path: Path, own_tcp_store: TcpServer
+) -> None:
+    with Ranks(tmp_path, own_tcp_store.url, 2, "job") as ranks:
+        for rank in range(2):
+            ranks.run(rank, loop(10**6, "import time; time.sleep(0.01)", patience=1.0))
+        ranks.until(lambda: ranks.newest() >= 3)
+        own_tcp_store.kill()
+        for rank in range(2):
+            assert ranks[f"rank-{rank}"].wait(30) == 1
+            assert "StoreLost: the store at" in ranks.output(f"rank-{rank}")
+            assert "Traceback" not in ranks.output(f"rank-{rank}")
+
+
+def test_a_store_that_comes_back_empty_ends_the_ranks(
+    tmp_path: Path, own_tcp_store: TcpServer
+) -> None:
+    with Ranks(tmp_path, own_tcp_store.url, 2, "job") as ranks:
+        for rank in range(2):
+            ranks.run(rank, loop(10**6, "import time; time.sleep(0.01)", patience=60.0))
+        ranks.until(lambda: ranks.newest() >= 3)
+        own_tcp_store.kill()
+        own_tcp_store.restart()
+        for rank in range(2):
+            assert ranks[f"rank-{rank}"].wait(60) == 1
+            assert "StoreEmpty: the store has lost iteration" in ranks.output(f"rank-{rank}")
+
+
+def test_ctrl_c_says_goodbye(four: Ranks) -> None:
+    with four as ranks:
+        for rank in range(4):
+            ranks.run(rank, loop(10**6, "import time; time.sleep(0.01)"))
+        ranks.until(lambda: ranks.newest() >= 3)
+        ranks["rank-0"].send_signal(signal.SIGINT)
+        assert ranks["rank-0"].wait(30) == -signal.SIGINT
+        ranks.failed()
+        ranks.until(lambda: ranks.records(1)[-1].ranks == (1, 2, 3))
+        assert ranks.told[0][-1].code == "Left"
+
+
+def test_two_processes_of_one_rank_and_the_older_is_fenced(four: Ranks) -> None:
+    script = loop(10**6, "import time; time.sleep(0.01)")
+    with four as ranks:
+        for rank in range(4):
+            ranks.run(rank, script)
+        ranks.until(lambda: ranks.newest() >= 3)
+        ranks.run(2, script, name="rank-2-again", FOLKMOOT_LOG=str(ranks.folder / "again"))
+        assert ranks["rank-2"].wait(60) == 1
+        assert "Fenced: another process took rank 2 over" in ranks.output("rank-2")
+        ranks.failed()
+        ranks.until(lambda: (2, 2) in processes(ranks.records(0)[-1]))
+
+
+def test_two_processes_of_one_rank_and_the_newer_is_refused(
+    tmp_path: Path, tcp_store_url: str, store_prefix: str
+) -> None:
+    script = loop(10**6, "import time; time.sleep(0.01)")
+    with Ranks(tmp_path, tcp_store_url, 2, store_prefix, takeover="refuse") as ranks:
+        for rank in range(2):
+            ranks.run(rank, script)
+        ranks.until(lambda: ranks.newest() >= 3)
+        ranks.run(1, script, name="rank-1-again", FOLKMOOT_LOG=str(ranks.folder / "again"))
+        assert ranks["rank-1-again"].wait(60) == 1
+        assert "RankTaken: rank 1 is alive in another process" in ranks.output("rank-1-again")
+        ranks.failed()
+        before = ranks.newest()
+        ranks.until(lambda: ranks.newest() > before)
+        assert processes(ranks.records(0)[-1]) == {(0, 1), (1, 1)}
+
+
+def test_a_rank_of_another_world_is_refused(four: Ranks) -> None:
+    with four as ranks:
+        ranks.run(0, loop(1), WORLD_SIZE="4")
+        ranks.until(lambda: ranks.has_told(0))
+        ranks.run(1, loop(1), WORLD_SIZE="5")
+        assert ranks["rank-1"].wait(60) == 1
+        assert "WorldMismatch: rank 1 was started for 5 ranks" in ranks.output("rank-1")
+
+
+def test_a_clock_that_is_an_hour_off_changes_nothing(four: Ranks) -> None:
+    wrong = "import time; t, n = time.time, time.time_ns\n"
+    wrong += "time.time, time.time_ns = lambda: t() + 3600, lambda: n() + 3600 * 10**9\n"
+    body = "import time; time.sleep(0.01)"
+    with four as ranks:
+        for rank in range(4):
+            ranks.run(rank, (wrong if rank == 1 else "") + loop(150, body))
+        ranks.until_ended()
+        audit(ranks, 150)
+        assert {record.ranks for record in ranks.records(0)} == {(0, 1, 2, 3)}
+
+
+def test_a_rank_whose_main_thread_starves_the_heartbeat_joins_again(four: Ranks) -> None:
+    busy = """
+            import sys, time
+            if iteration == 5 and it.rank == 3:
+                sys.setswitchinterval(1000)  # no other thread runs
+                end = time.monotonic() + 4
+                while time.monotonic() < end: pass
+                sys.setswitchinterval(0.005)
+            time.sleep(0.02)"""
+    with four as ranks:
+        for rank in range(4):
+            ranks.run(rank, loop(200, busy))
+        ranks.until_ended()
+        audit(ranks, 200)
+        members = [record.ranks for record in ranks.records(0)]
+        assert (0, 1, 2) in members
+        assert members[-1] == (0, 1, 2, 3)
+        assert "the others went on to iteration" in ranks.output("rank-3")
+
+
+def test_garbage_where_the_decision_should_be_ends_the_ranks(
+    four: Ranks, tcp_store_url: str, store_prefix: str
+) -> None:
+    with four as ranks:
+        for rank in range(4):
+            ranks.run(rank, loop(10**6, "import time; time.sleep(0.01)"))
+        ranks.until(lambda: ranks.newest() >= 3)
+        open_store(tcp_store_url, store_prefix).set(keys.CONSENSUS, b"\x00" * 1000)
+        for rank in range(4):
+            assert ranks[f"rank-{rank}"].wait(60) == 1
+            assert "Garbage: the store holds something else" in ranks.output(f"rank-{rank}")
+
+
+def test_a_store_that_hangs_for_a_while_costs_nobody_their_place(
+    tmp_path: Path, own_tcp_store: TcpServer
+) -> None:
+    with Ranks(tmp_path, own_tcp_store.url, 3, "job") as ranks:
+        for rank in range(3):
+            ranks.run(rank, loop(10**6, "import time; time.sleep(0.01)", patience=60.0))
+        ranks.until(lambda: ranks.newest() >= 3)
+        own_tcp_store.signal(signal.SIGSTOP)
+        time.sleep(3)  # longer than the heartbeat's timeout
+        own_tcp_store.signal(signal.SIGCONT)
+        before = ranks.newest()
+        ranks.until(lambda: ranks.newest() > before + 20)
+        assert {record.ranks for record in ranks.records(0)} == {(0, 1, 2)}
+
+
+def test_a_winner_that_dies_between_any_two_requests_holds_up_nobody(
+    tmp_path: Path, tcp_store_url: str, store_prefix: str
+) -> None:
+    with Ranks(tmp_path, tcp_store_url, 3, store_prefix) as ranks:
+        die_at_every_request(ranks, range(9, 14))
+
+
+def processes(record: Record) -> set[tuple[int, int]]:
+    return {(member.rank, member.incarnation) for member in record.members}
