@@ -1,0 +1,178 @@
+"""How long a job of two workers takes to start, and to be whole again after `kill -9` of one.
+
+    python benchmarks/job_start.py [--rounds 3] [--no-ray]
+
+Everything is started by its command, as a user would: the clock runs from there to the first step
+of both workers, and from the kill to the next step of the killed one's successor. Every worker
+imports torch. Beside ours: torchrun, which starts the whole group again, and Ray Train, where Ray
+is installed. A Ray cluster is started beforehand, for both who use it.
+"""
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import results
+
+HERE = Path(__file__).parent
+WORKERS, PATIENCE = 2, 180.0
+START_GOAL = 2.0
+# What the public implementation took on a machine like this (reference/unified.md): RUNNING after
+# submit, and one elastic worker back; ours on Ray should take half of it.
+PUBLIC_START, PUBLIC_BACK = 9.7, 9.5
+
+Start = Callable[[Path], list[str]]
+
+
+def local(folder: Path) -> list[str]:
+    return _job(folder, "local")
+
+
+def on_ray(folder: Path) -> list[str]:
+    return [*_job(folder, "ray"), f"--ray-address={os.environ['BENCH_RAY']}"]
+
+
+def torchrun(folder: Path) -> list[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={WORKERS}"]
+    command += ["--max-restarts=3", "--monitor-interval=0.1", "--standalone"]
+    return [*command, str(HERE / "job" / "stepper.py"), str(folder)]
+
+
+def ray_train(folder: Path) -> list[str]:
+    return [sys.executable, str(HERE / "job" / "ray_train.py"), str(folder)]
+
+
+def _job(folder: Path, on: str) -> list[str]:
+    role = {"entry": "stepper:ours", "total": WORKERS, "config": {"folder": str(folder)}}
+    toml = [f'name = "{folder.name}"', "[roles.w]"]
+    toml += [f"{key} = {json.dumps(value)}" for key, value in role.items() if key != "config"]
+    toml += ["resource = { cpu = 0.1 }", f'config = {{ folder = "{folder}" }}']
+    (folder / "job.toml").write_text("\n".join(toml))
+    command = [sys.executable, "-m", "folkmoot", "job", "run", str(folder / "job.toml")]
+    return [*command, "--on", on, "--folder", str(folder / "job")]
+
+
+def measure(start: Start) -> dict[str, float]:
+    with tempfile.TemporaryDirectory(prefix="job") as name:
+        folder = Path(name)
+        command = start(folder)
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{HERE / 'job'}:{os.environ.get('PYTHONPATH', '')}",
+        }
+        began = time.time()
+        quiet = subprocess.DEVNULL
+        with subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet) as running:
+            try:
+                _wait(lambda: _all_step(folder, running))
+                started = max(_steps(folder, rank)[0][0] for rank in range(WORKERS)) - began
+                back = _kill(folder)
+            finally:
+                (folder / "finish").touch()
+                running.wait(PATIENCE)
+    return {"start s": started, "back s": back}
+
+
+def _all_step(folder: Path, running: "subprocess.Popen[bytes]") -> bool:
+    if running.poll() is not None:
+        raise TimeoutError("it ended before it began")
+    return all(_steps(folder, rank) for rank in range(WORKERS))
+
+
+def _kill(folder: Path) -> float:
+    _, victim = _steps(folder, 0)[-1]
+    killed = time.time()
+    os.kill(victim, signal.SIGKILL)
+    return _wait(lambda: [at for at, pid in _steps(folder, 0) if pid != victim])[0] - killed
+
+
+def _steps(folder: Path, rank: int) -> list[tuple[float, int]]:
+    path = folder / f"{rank}.steps"
+    lines = path.read_text().rpartition("\n")[0].splitlines() if path.exists() else []
+    return [(float(at), int(pid)) for at, pid in map(str.split, lines)]
+
+
+def _wait(condition):  # type: ignore[no-untyped-def]
+    deadline = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            raise TimeoutError("it never came")
+        time.sleep(0.01)
+    return found
+
+
+@contextmanager
+def cluster() -> Iterator[None]:
+    from ray.cluster_utils import Cluster
+
+    path = [str(HERE / "job"), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = ":".join(path)
+    ray = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False})
+    os.environ["BENCH_RAY"] = ray.address
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-ray", action="store_true")
+    options = parser.parse_args()
+    found = {"local": _median(local, options.rounds)}
+    found["torchrun"] = _median(torchrun, options.rounds)
+    if not options.no_ray:
+        with cluster():
+            found["ray"] = _median(on_ray, options.rounds)
+            if find_spec("pandas"):  # without it, ray.train cannot be imported
+                found["ray train"] = _median(ray_train, 1)
+            else:
+                print("ray train is not installed: pip install 'ray[train]'")
+    _judge(found)
+    if options.rounds == parser.get_default("rounds") and not options.no_ray:
+        results.write("job_start", "python benchmarks/job_start.py", found)
+
+
+def _median(start: Start, rounds: int) -> dict[str, float]:
+    try:
+        measured = [measure(start) for _ in range(rounds)]
+    except (TimeoutError, IndexError) as error:
+        print(f"{start.__name__}: {error}")
+        return {"start s": float("nan"), "back s": float("nan"), "load": 0.0}
+    figures = {
+        what: results.significant(statistics.median(one[what] for one in measured))
+        for what in measured[0]
+    }
+    figures["load"] = results.significant(os.getloadavg()[0])
+    print(f"{start.__name__:10}", figures, flush=True)
+    return figures
+
+
+def _judge(found: dict[str, dict[str, float]]) -> None:
+    ours, torch_run = found["local"], found["torchrun"]
+    goals = [
+        (f"local: started within {START_GOAL} s", ours["start s"] <= START_GOAL),
+        ("local: back before torchrun is", ours["back s"] <= torch_run["back s"]),
+    ]
+    if "ray" in found:
+        ray = found["ray"]
+        half = PUBLIC_START / 2, PUBLIC_BACK / 2
+        goals.append((f"ray: started within {half[0]} s", ray["start s"] <= half[0]))
+        goals.append((f"ray: back within {half[1]} s", ray["back s"] <= half[1]))
+    for goal, met in goals:
+        print(f"goal: {goal}: {results.GOALS[met]}")
+
+
+if __name__ == "__main__":
+    main()

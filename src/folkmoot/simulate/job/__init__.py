@@ -1,0 +1,1 @@
+"""Worlds around the machine of a job."""

@@ -1,0 +1,1 @@
+"""One job of many roles: PrimeMaster, workers and the calls and channels between them."""

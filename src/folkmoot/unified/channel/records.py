@@ -1,0 +1,62 @@
+"""A record as bytes: its pickle, or its pickle with the arrays of it behind, to be used in place.
+
+    plain   a pickle
+    packed  a zero byte, then the lengths of the parts, then the parts, each at a multiple of 64
+
+The first byte tells them apart: no pickle of protocol 5 begins with zero.
+"""
+
+import pickle
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from folkmoot.unified.rpc import values
+
+Buffer = bytes | bytearray | memoryview
+ALIGNMENT = 64  # of a cache line; the largest that numpy or torch like
+PLAIN = frozenset({bytes, str, int, float, bool, type(None)})  # nothing to be kept beside them
+_COUNT = struct.Struct("<xxxxI")  # the zero byte, with three more
+
+
+def encode(record: object) -> list[Buffer]:
+    """The bytes of a record, in pieces; arrays are not copied, so write them out soon."""
+    if type(record) in PLAIN:
+        return [pickle.dumps(record, 5)]
+    parts = values.dump(record)
+    return list(parts) if len(parts) == 1 else _pack(parts)
+
+
+def decode(encoded: memoryview) -> Any:
+    """The record; its arrays use the memory of `encoded`."""
+    return values.load(_unpack(encoded)) if encoded[0] == 0 else pickle.loads(encoded)
+
+
+def _pack(parts: Sequence[Buffer]) -> list[Buffer]:
+    """What is small in one piece, since pieces are not free, and each array as it is."""
+    head = _COUNT.pack(len(parts)) + struct.pack(f"<{len(parts)}Q", *map(len, parts))
+    small = bytearray(head)
+    small += bytes(-len(small) % ALIGNMENT) + parts[0]
+    pieces: list[Buffer] = []
+    before = len(parts[0])
+    for part in parts[1:]:
+        small += bytes(-before % ALIGNMENT)
+        before = len(part)
+        pieces += [small, part] if small else [part]
+        small = bytearray()
+    return pieces
+
+
+def _unpack(encoded: memoryview) -> list[memoryview]:
+    (count,) = _COUNT.unpack_from(encoded)
+    sizes = struct.unpack_from(f"<{count}Q", encoded, _COUNT.size)
+    at = _aligned(_COUNT.size + 8 * count)
+    parts = []
+    for size in sizes:
+        parts.append(encoded[at : at + size])
+        at += _aligned(size)
+    return parts
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,93 @@
+"""The batches that a channel holds, as bytes, and as what is written down of them."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import msgspec
+
+from folkmoot.core.unreadable import UNREADABLE
+from folkmoot.unified.channel.errors import SpoolError
+from folkmoot.unified.channel.messages import Ids
+from folkmoot.unified.channel.spool import Entry
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Cut(NamedTuple):
+    """Some records of a batch in a row."""
+
+    sizes: list[int]
+    regions: list[tuple[int, int]]
+    body: memoryview
+
+
+class Stored(msgspec.Struct):
+    """The records of one batch; those of size 0 lie in `heap`, in the order of `regions`."""
+
+    sizes: list[int]
+    regions: list[tuple[int, int]]
+    heap: str
+    body: memoryview
+
+    def cut(self, begin: int, end: int) -> Cut:
+        if begin == 0 and end == len(self.sizes):
+            return Cut(self.sizes, self.regions, self.body)
+        offsets = [0, *accumulate(self.sizes)]
+        before = self.sizes[:begin].count(0)
+        sizes = self.sizes[begin:end]
+        regions = self.regions[before : before + sizes.count(0)]
+        return Cut(sizes, regions, self.body[offsets[begin] : offsets[end]])
+
+
+class Written(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """An entry of the spool."""
+
+
+class Held(Written, frozen=True):
+    """All that a channel knows beside its records."""
+
+    uid: str
+    next_id: int
+    last: dict[str, int]
+    used: dict[str, Ids]
+    finished: list[str]
+    closed: bool
+
+
+class Batch(Written, frozen=True):
+    """Records are in, whose bytes are the entry's body."""
+
+    first: int
+    sizes: Sequence[int]
+    regions: Sequence[tuple[int, int]]
+    heap: str
+    producer: str = ""  # empty when the batch was accounted for before
+    last: int = 0
+    sources: dict[str, Ids] = {}
+
+
+class Acked(Written, frozen=True):
+    ids: Ids
+
+
+class Finished(Written, frozen=True):
+    """By this producer, or by all when it is empty."""
+
+    producer: str = ""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Held | Batch | Acked | Finished)
+
+
+def write(entry: Written) -> bytes:
+    return _encoder.encode(entry)
+
+
+def read(entry: Entry) -> Held | Batch | Acked | Finished:
+    try:
+        known: Held | Batch | Acked | Finished = _decoder.decode(entry.header)
+    except UNREADABLE as error:
+        raise SpoolError(f"an entry of the spool cannot be read: {error}") from None
+    return known

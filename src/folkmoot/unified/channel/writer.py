@@ -1,0 +1,227 @@
+"""A producer's end: gathers records into batches.
+
+A record that comes after a quiet time is sent at once; in a stream they wait for their batch to be
+full, or for a moment (`LINGER`). Large records are written into a heap file, if the channel is held
+on this machine. The `Outbox` sees to it that batches arrive.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+
+from folkmoot.unified.channel import records
+from folkmoot.unified.channel.errors import AlreadyUsed, ChannelError
+from folkmoot.unified.channel.intervals import Span
+from folkmoot.unified.channel.line import Place
+from folkmoot.unified.channel.messages import Ids, WereUsed
+from folkmoot.unified.channel.outbox import Outbox
+from folkmoot.unified.channel.spool import Buffer
+
+LARGE = 64 * 1024  # from this size on a record goes through the heap
+BATCH, BATCH_SIZE = 256, 256 * 1024
+BATCH_LARGE = 4 * 1024 * 1024  # bytes in the heap
+LINGER = 0.005
+
+
+class Writer:
+    """Any thread may use it; one at a time does."""
+
+    def __init__(self, place: Place, producer: str) -> None:
+        self.place, self.producer = place, producer
+        self._lock = threading.RLock()
+        self._out = Outbox(place, producer)
+        self._put_at = -LINGER
+        self._linger = _Linger(self._send_lingering)
+
+    @property
+    def next_number(self) -> int:
+        """The number that the next record of this producer gets; the first ever is 1."""
+        with self._lock:
+            return self._out.number + len(self._out.next.sizes)
+
+    def put(self, record: object, timeout: float | None = None) -> None:
+        pieces = records.encode(record)
+        if timeout is not None:
+            return self._put_in_time([pieces], timeout)
+        with self._lock:
+            quiet = time.monotonic() - self._put_at > LINGER
+            self._add(pieces, None)
+            if quiet or self._full():
+                self._out.send_batch()
+            elif len(self._out.next.sizes) == 1:
+                self._linger.wake()
+            self._put_at = time.monotonic()
+        return None
+
+    def put_many(self, some: Iterable[object], timeout: float | None = None) -> None:
+        encoded = map(records.encode, some)
+        if timeout is not None:
+            return self._put_in_time(encoded, timeout)
+        with self._lock:
+            while chunk := list(islice(encoded, self._most)):
+                if self._fits_as_one(chunk):
+                    self._add_all(chunk)
+                    continue
+                for pieces in chunk:
+                    self._add(pieces, None)
+                    if self._full():
+                        self._out.send_batch()
+            self._out.send_batch()
+        return None
+
+    def put_from(self, some: Iterable[object], sources: dict[str, Ids]) -> None:
+        """All at once or, if one of the sources was used before, nothing: `AlreadyUsed`."""
+        encoded = [records.encode(record) for record in some]
+        self._expect_room(sum(len(piece) for pieces in encoded for piece in pieces), len(encoded))
+        with self._lock:
+            self._out.flush(None)
+            for pieces in encoded:
+                self._add(pieces, None, split=False)
+            self._out.answer = None
+            self._out.send_batch(sources)
+            self._out.wait(lambda: not self._out.pending, None)
+            if isinstance(self._out.answer, WereUsed):
+                spans = {
+                    name: [Span(*s) for s in ids] for name, ids in self._out.answer.spans.items()
+                }
+                raise AlreadyUsed(self.place.channel, spans)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Until all that was put is in the channel, whoever dies then."""
+        with self._locked(timeout) as until:
+            self._out.flush(until)
+
+    def finish(self, everyone: bool) -> None:
+        with self._lock:
+            self._out.finish(everyone)
+
+    def leave(self) -> None:
+        self._linger.stop()
+        with self._lock:
+            self._out.close()
+
+    # With the lock held.
+
+    @contextmanager
+    def _locked(self, timeout: float | None) -> Iterator[float | None]:
+        until = None if timeout is None else time.monotonic() + timeout
+        if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
+            raise TimeoutError(f"{self.place.channel} has had no room for {timeout} seconds")
+        try:
+            yield until
+        finally:
+            self._lock.release()
+
+    def _put_in_time(self, encoded: Iterable[list[Buffer]], timeout: float) -> None:
+        with self._locked(timeout) as until:
+            for pieces in encoded:
+                self._add(pieces, until)
+                self._out.send_batch()
+
+    @property
+    def _most(self) -> int:
+        return min(BATCH, self._out.rules.records)
+
+    def _full(self) -> bool:
+        batch = self._out.next
+        return (
+            batch.size >= BATCH_SIZE or len(batch.sizes) >= self._most or batch.large >= BATCH_LARGE
+        )
+
+    def _add(self, pieces: list[Buffer], until: float | None, split: bool = True) -> None:
+        """Take a record over, when there is room for it."""
+        if self._out.failure is not None:
+            raise self._out.failure
+        size = len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces))
+        if self._out.enough:
+            self._out.wait(lambda: not self._out.enough, until)
+        batch = self._out.next
+        if split and batch.size + batch.large + size > self._out.rules.size:
+            self._expect_room(size)
+            self._out.send_batch()
+            batch = self._out.next
+        if size >= LARGE and self._out.heap is not None:
+            return self._add_large(pieces, size, until, split)
+        batch.body.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        batch.sizes.append(size)
+        batch.size += size
+        return None
+
+    def _fits_as_one(self, chunk: list[list[Buffer]]) -> bool:
+        """Whether these are small enough for one batch of their own."""
+        size = sum(len(piece) for pieces in chunk for piece in pieces)
+        return size <= min(2 * BATCH_SIZE, self._out.rules.size)
+
+    def _add_all(self, chunk: list[list[Buffer]]) -> None:
+        """The same as `_add` for each, but quicker."""
+        self._out.send_batch()
+        if self._out.enough:
+            self._out.wait(lambda: not self._out.enough, None)
+        batch = self._out.next
+        batch.body = [p[0] if len(p) == 1 else b"".join(p) for p in chunk]
+        batch.sizes = list(map(len, batch.body))
+        batch.size = sum(batch.sizes)
+        if len(chunk) == self._most:
+            self._out.send_batch()
+
+    def _add_large(self, pieces: list[Buffer], size: int, until: float | None, split: bool) -> None:
+        assert self._out.heap is not None
+        offset = self._out.heap.regions.take(size)
+        if offset is None and split:
+            self._out.send_batch()  # so that it can be used, and freed
+        while offset is None:
+            self._out.receive(until)
+            offset = self._out.heap.regions.take(size)
+        try:
+            self._out.heap.write(offset, pieces)
+        except OSError:  # the disk is full
+            self._out.heap.regions.free(offset)
+            raise
+        self._out.next.regions.append((offset, size))
+        self._out.next.sizes.append(0)
+        self._out.next.large += size
+
+    def _expect_room(self, size: int, count: int = 1) -> None:
+        rules = self._out.rules
+        if size > rules.size or count > rules.records:
+            raise ChannelError(
+                f"{count} records of {size} bytes at once; the channel {self.place.channel} holds"
+                f" {rules.records} of {rules.size}: declare it larger"
+            )
+
+    def _send_lingering(self) -> None:
+        with self._lock:
+            if self._out.failure is None:
+                self._out.send_batch()
+
+
+class _Linger:
+    """A thread that sends what waits for more to come, a moment after it was woken."""
+
+    def __init__(self, send: Callable[[], None]) -> None:
+        self._send = send
+        self._woken, self._stopped = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="channel", daemon=True)
+            self._thread.start()
+        if not self._woken.is_set():
+            self._woken.set()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._woken.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while self._woken.wait() and not self._stopped.wait(LINGER):
+            self._woken.clear()
+            try:
+                self._send()
+            except ChannelError:
+                return  # the next who puts hears of it

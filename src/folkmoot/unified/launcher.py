@@ -1,0 +1,150 @@
+"""Keeps a job's master alive: starts it, and starts it again when it dies, until the job is over.
+
+The master is in a session of its own: it outlives a launcher that is killed, as its actors outlive
+it.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from folkmoot.host.clock import backoff
+from folkmoot.unified.master.home import Home, HomeError, Outcome
+from folkmoot.unified.substrate.open import warm_up
+
+logger = logging.getLogger(__name__)
+# A master that lived so long (seconds) has shown that it can: its next death is a new matter.
+LIVED = 60.0
+GIVE_UP, REPLACED = 78, 76
+
+
+class MasterError(Exception):
+    """The job's master cannot be kept alive; the message says why."""
+
+
+class Launcher:
+    """`most` is how many deaths of a master, one soon after the other, are made good."""
+
+    def __init__(
+        self,
+        home: Home,
+        most: int = 10,
+        say: Callable[[str], None] = logger.warning,
+        take_over: bool = False,
+    ) -> None:
+        self._options = ["--take-over"] if take_over else []
+        self._home, self._most, self._say = home, most, say
+        self._master: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the master that runs now."""
+        return self._master.pid if self._master else None
+
+    def run(self) -> Outcome:
+        """Until the job is over."""
+        warm(self._home)
+        deaths, delays = 0, backoff(0.05, 5.0)
+        while True:
+            began = time.monotonic()
+            code = self._start().wait()
+            if outcome := self._home.outcome():
+                return outcome
+            if time.monotonic() - began > LIVED:
+                deaths, delays = 0, backoff(0.05, 5.0)
+            deaths += 1
+            if code in (GIVE_UP, REPLACED) or deaths > self._most:
+                raise MasterError(self._last_words(code))
+            self._say(f"the master {_how(code)}; another one goes on ({deaths} of {self._most})")
+            if deaths > 1:
+                time.sleep(next(delays))
+
+    def wait(self) -> Outcome:
+        """For the end of a job that was asked to stop."""
+        if self._master:
+            self._master.wait()
+        return self._home.outcome() or self.run()
+
+    def interrupt(self, number: signal.Signals = signal.SIGINT) -> None:
+        """Ask the master to stop the job."""
+        if self._master:
+            with contextlib.suppress(ProcessLookupError):
+                self._master.send_signal(number)
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", "folkmoot.unified.master", str(self._home.folder)]
+        command += self._options
+        self._options = []  # for the first one
+        log = self._home.log(".master")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            self._master = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        return self._master
+
+    def _last_words(self, code: int) -> str:
+        lines = self._home.log(".master").read_text(errors="replace").splitlines()
+        said = next((line for line in reversed(lines) if line.startswith("folkmoot: ")), "")
+        if said:
+            return said.removeprefix("folkmoot: ")
+        return f"the master {_how(code)}, again and again:\n" + "\n".join(lines[-15:])
+
+
+def warm(home: Home) -> None:
+    """Let the nursery import while the master does."""
+    if home.outcome() is None:
+        said = home.settings()
+        warm_up(said.substrate, home.run, said.preload, said.alone)
+
+
+def submit(home: Home) -> None:
+    """Start a launcher that outlives this process."""
+    if home.outcome():
+        raise HomeError(f"the job in {home.folder} is over: take another --folder to run it again")
+    warm(home)
+    log = home.log(".launcher")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        subprocess.Popen(
+            [sys.executable, "-m", "folkmoot.unified.launcher", str(home.folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    return f"was ended by {signal.Signals(-code).name}"
+
+
+def main() -> int:
+    from pathlib import Path
+
+    logging.basicConfig(format="%(asctime)s %(message)s")
+    launcher = Launcher(Home(Path(sys.argv[1])))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: launcher.interrupt(signal.Signals(number)))
+    try:
+        launcher.run()
+    except MasterError as error:
+        print(f"folkmoot: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    os.umask(0o077)
+    sys.exit(main())

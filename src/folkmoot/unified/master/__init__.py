@@ -1,0 +1,1 @@
+"""PrimeMaster: the process that holds a job, and can be killed at any moment."""

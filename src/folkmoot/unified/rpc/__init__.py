@@ -1,0 +1,1 @@
+"""Calls between the actors of a job: who they are is known, what they send is bounded."""

@@ -1,0 +1,52 @@
+"""A trainer drives the other roles by calls, and goes on when some of them die."""
+
+from pathlib import Path
+
+import pytest
+
+from folkmoot.core.job import JobSpec
+from folkmoot.unified.api import JobBuilder, RLJobBuilder
+from folkmoot.unified.jobs import run_job
+
+ROLES = "unified.backends.rl_roles"
+TESTS = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _roles_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{TESTS.parent / 'src'}:{TESTS}")
+
+
+def six_roles() -> JobSpec:
+    job = RLJobBuilder("mock")
+    job.trainer(f"{ROLES}:Mock")
+    job.actor(f"{ROLES}:Actor").backend("worker").total(2)
+    job.rollout(f"{ROLES}:Rollout").total(2)
+    for role in (job.critic, job.reference, job.reward):
+        role(f"{ROLES}:Judge").backend("worker")
+    return job.build()
+
+
+@pytest.mark.parametrize("substrate", ["inprocess", "local"])
+def test_six_roles_play_three_episodes(tmp_path: Path, substrate: str) -> None:
+    outcome = run_job(six_roles(), tmp_path / "job", substrate)
+    assert outcome.exit_code == 0, outcome.reason
+
+
+def mortals(folder: Path, ranks: list[int]) -> JobSpec:
+    job = JobBuilder("mortals")
+    job.role("trainer").run(f"{ROLES}:Persistent").backend("trainer").config(folder=str(folder))
+    job.role("mortal").run(f"{ROLES}:Mortal").total(2).not_driver().config(ranks=ranks)
+    return job.build()
+
+
+def test_a_trainer_goes_on_with_those_who_live_and_finds_the_dead_again(tmp_path: Path) -> None:
+    assert run_job(mortals(tmp_path, [1]), tmp_path / "job").exit_code == 0
+    answers = (tmp_path / "answers").read_text().splitlines()
+    assert answers[0] == "0"
+    assert answers[-1] == "0 1"
+
+
+def test_a_step_in_which_nobody_lived_is_taken_once_more(tmp_path: Path) -> None:
+    assert run_job(mortals(tmp_path, [0, 1]), tmp_path / "job").exit_code == 0
+    assert (tmp_path / "answers").read_text().splitlines()[-1] == "0 1"

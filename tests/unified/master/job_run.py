@@ -1,0 +1,156 @@
+"""A job on real processes, watched through its event log."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from folkmoot.core.job import JobSpec, RoleSpec
+from folkmoot.core.job import messages as m
+from folkmoot.host.event_log import LogReader, records_in
+from folkmoot.unified.master import events
+from folkmoot.unified.master.__main__ import substrate_of
+from folkmoot.unified.master.home import Home, Outcome, Settings
+from unified.substrate.processes import PATIENCE, wait_gone
+
+E = TypeVar("E", bound=msgspec.Struct)
+ROLES = "unified.master.roles"
+
+
+class JobRun:
+    def __init__(self, folder: Path, spec: JobSpec, **settings: Any) -> None:
+        self.folder = folder
+        self.home = Home(folder / "job")
+        self.home.create(spec, Settings(**{"alone": 60.0, **settings}))
+        self.masters: list[subprocess.Popen[bytes]] = []
+        self._reader = LogReader(self.home.events, records_in(m, events))
+        self.happened: list[msgspec.Struct] = []
+
+    # Masters.
+
+    def start(self, *options: str) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", "folkmoot.unified.master", *options, self.home.folder]
+        with (self.folder / "master.log").open("ab") as log:
+            master = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        self.masters.append(master)
+        return master
+
+    def kill_master(self) -> None:
+        self.masters[-1].kill()
+        self.masters[-1].wait()
+
+    def outcome(self) -> Outcome:
+        """Let the job end."""
+        (self.folder / "finish").touch()
+        self.masters[-1].wait(PATIENCE)
+        outcome = self.home.outcome()
+        assert outcome, (self.folder / "master.log").read_text()
+        return outcome
+
+    # What happened.
+
+    def seen(self) -> list[msgspec.Struct]:
+        self.happened += [entry.record for entry in self._reader.new()]
+        return self.happened
+
+    def all_of(self, kind: type[E], which: Callable[[E], bool] = lambda _: True) -> list[E]:
+        return [e for e in self.seen() if isinstance(e, kind) and which(e)]
+
+    def wait(self, kind: type[E], which: Callable[[E], bool] = lambda _: True, nth: int = 1) -> E:
+        found = self.until(lambda: self.all_of(kind, which)[nth - 1 :])
+        return found[0]
+
+    def until(self, condition: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + PATIENCE
+        while not (found := condition()):
+            if time.monotonic() > deadline:
+                log = (self.folder / "master.log").read_text()
+                raise AssertionError(f"it never came; the master said:\n{log}\n{self.happened}")
+            time.sleep(0.005)
+        return found
+
+    def running(self, nth: int = 1) -> None:
+        self.wait(m.StateChanged, lambda e: e.after == "RUNNING", nth)
+
+    # Its actors.
+
+    def pid(self, actor: str, incarnation: int = 1) -> int:
+        def this(e: events.ActorCreated) -> bool:
+            return (e.actor, e.incarnation) == (actor, incarnation)
+
+        return self.wait(events.ActorCreated, this).pid
+
+    def kill(self, actor: str, incarnation: int = 1) -> None:
+        os.kill(self.pid(actor, incarnation), signal.SIGKILL)
+
+    def nursery(self) -> int:
+        stat = Path(f"/proc/{self.pid('a-0')}/stat").read_text()
+        return int(stat.rpartition(")")[2].split()[1])
+
+    def steps(self, actor: str) -> list[tuple[int, int, int]]:
+        """(step, process, incarnation) of each step it took."""
+        path = self.folder / f"{actor}.steps"
+        whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
+        return [tuple(map(int, line.split())) for line in whole.splitlines()]  # type: ignore[misc]
+
+    def takes_steps(self, actor: str, incarnation: int = 1, more: int = 3) -> None:
+        """Wait until it has gone on from here."""
+        here = len(self.steps(actor))
+
+        def gone_on() -> bool:
+            new = [step for step in self.steps(actor)[here:] if step[2] == incarnation]
+            return len(new) >= more
+
+        self.until(gone_on)
+
+    def unbroken(self, actor: str) -> None:
+        """All its steps are of one process, none is missing and none was taken twice."""
+        steps = self.steps(actor)
+        assert [step for step, *_ in steps] == list(range(len(steps)))
+        assert len({pid for _, pid, _ in steps}) == 1
+
+    def nothing_left(self) -> None:
+        for created in self.all_of(events.ActorCreated):
+            wait_gone(created.pid)
+        assert not self.home.run.exists()
+
+    def clean_up(self) -> None:
+        for master in self.masters:
+            if master.poll() is None:
+                master.kill()
+                master.wait()
+        if self.home.outcome() is None:
+            substrate = substrate_of(self.home)
+            substrate.open(2**40, lambda _: None)
+            substrate.end()
+
+
+def role(worker: str = "Stepper", **more: Any) -> RoleSpec:
+    return RoleSpec(entry=f"{ROLES}:{worker}", **more)
+
+
+def on_folder(roles: dict[str, RoleSpec], folder: Path) -> dict[str, RoleSpec]:
+    """The same roles, whose steppers write into `folder`."""
+    return {
+        name: msgspec.structs.replace(role, config={"folder": str(folder), **role.config})
+        if role.entry.split(":")[1] not in ("Adder", "Asker", "breaks_at_birth")
+        else role
+        for name, role in roles.items()
+    }
+
+
+@contextmanager
+def job_run(folder: Path, roles: dict[str, RoleSpec], **more: Any) -> Iterator[JobRun]:
+    """A job whose steppers write into `folder`; nothing of it outlives the block."""
+    run = JobRun(folder, JobSpec(name="test", roles=on_folder(roles, folder), **more))
+    try:
+        yield run
+    finally:
+        run.clean_up()

@@ -1,0 +1,96 @@
+"""kill -9 of each component at each stage of a job: it ends with the right result all the same.
+
+Workers stop at a gate in each stage until the test opens it, so that the kill hits that stage.
+"""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from folkmoot.core.job import Timeouts
+from unified.master.job_run import ROLES, JobRun, job_run, role
+
+STAGES = ("init", "check", "run", "stop")
+COMPONENTS = ("worker", "sub_master", "master", "nursery", "all")
+# The others are for `make faults`.
+QUICK = {("init", "master"), ("check", "worker"), ("check", "nursery"), ("stop", "all")}
+
+
+def kill_worker(run: JobRun) -> None:
+    run.kill("a-0")
+
+
+def kill_sub_master(run: JobRun) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it may have stopped already
+        run.kill("a-master")
+
+
+def kill_master(run: JobRun) -> None:
+    run.kill_master()
+    run.start()
+
+
+def kill_nursery(run: JobRun) -> None:
+    os.kill(run.nursery(), signal.SIGKILL)
+
+
+def kill_all(run: JobRun) -> None:
+    """As a power cut would, but for the files."""
+    pids = [run.nursery(), *(run.pid(actor) for actor in ("a-0", "a-1", "a-master"))]
+    run.masters[-1].kill()
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # it had stopped already
+            os.kill(pid, signal.SIGKILL)
+    kill_master(run)
+
+
+KILL: dict[str, Callable[[JobRun], None]] = {
+    "worker": kill_worker,
+    "sub_master": kill_sub_master,
+    "master": kill_master,
+    "nursery": kill_nursery,
+    "all": kill_all,
+}
+
+
+@pytest.mark.parametrize(
+    ("stage", "component"),
+    [
+        pytest.param(
+            stage, component, marks=[] if (stage, component) in QUICK else pytest.mark.faults
+        )
+        for stage in STAGES
+        for component in COMPONENTS
+    ],
+)
+def test_whoever_is_killed_when_the_job_ends_well(folder: Path, stage: str, component: str) -> None:
+    workers = role(
+        "Gated",
+        total=2,
+        sub_master=f"{ROLES}:GatedMaster",
+        # A sub-master that is replaced checks again, so everybody may be asked twice.
+        timeouts=Timeouts(stop=20.0),
+    )
+    with job_run(folder, {"a": workers}) as run:
+        for other in STAGES:
+            if other != stage:
+                (folder / f"gate.{other}").touch()
+        run.start()
+        if stage == "stop":
+            run.takes_steps("a-1")
+            run.masters[0].terminate()
+        run.until(lambda: list(folder.glob(f"*.1.at.{stage}")))
+        for actor in ("a-0", "a-1", "a-master"):
+            run.pid(actor)
+        KILL[component](run)
+        (folder / f"gate.{stage}").touch()
+        outcome = run.outcome()
+        expected = 128 + signal.SIGTERM if stage == "stop" else 0
+        assert outcome.exit_code == expected, outcome.reason
+        for actor in ("a-0", "a-1"):
+            assert run.steps(actor)
+        run.nothing_left()

@@ -1,0 +1,97 @@
+"""Calls between real processes: one is killed, stopped, or forked."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from folkmoot.unified.rpc import call as calls
+from folkmoot.unified.rpc.client import Client
+from folkmoot.unified.rpc.connection import Peer
+from folkmoot.unified.rpc.directory import AddressBook
+from folkmoot.unified.rpc.errors import CallTimeout, WorkerDied
+
+SECRET = b"only this job knows it"
+SERVE = f"""
+import os, sys, threading, time
+from folkmoot.unified.rpc.connection import Peer
+from folkmoot.unified.rpc.methods import Methods
+from folkmoot.unified.rpc.server import Server
+from folkmoot.unified.rpc.io_loop import io_loop
+methods = Methods("rollout-0")
+methods.export("echo", lambda x: x)
+methods.export("pid", os.getpid)
+def sleep_in_the_rollout(seconds): time.sleep(seconds)
+methods.export("sleep", sleep_in_the_rollout)
+if "fork" in sys.argv:
+    io_loop()  # what is pre-imported may have used it; the child begins its own
+    if os.fork(): os._exit(os.wait()[1])
+server = Server(Peer.me("rollout-0", 1), methods, {SECRET!r})
+print(server.listen(sys.argv[1]), flush=True)
+sys.stdin.read()
+"""
+
+
+class Rollout:
+    def __init__(self, address: str, *options: str) -> None:
+        command = [sys.executable, "-c", SERVE, address, *options]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().strip()
+        book = AddressBook({"rollout-0": self.address})
+        self.client = Client("rollout-0", book, Peer.me("trainer-0"), SECRET)
+
+
+@contextlib.contextmanager
+def rollout(address: str, *options: str) -> Iterator[Rollout]:
+    made = Rollout(address, *options)
+    try:
+        yield made
+    finally:
+        assert made.process.stdin is not None
+        assert made.process.stdout is not None
+        made.process.send_signal(signal.SIGCONT)
+        made.process.stdin.close()
+        made.process.stdout.close()
+        made.process.wait(20)
+
+
+@pytest.mark.parametrize("kind", ["unix", "tcp"])
+def test_a_killed_worker_fails_its_calls_at_once(kind: str, tmp_path: Path) -> None:
+    with rollout(f"unix:{tmp_path}/r" if kind == "unix" else "tcp:127.0.0.1:0") as worker:
+        assert worker.client.call("echo", "here").result(20) == "here"
+        hanging = [worker.client.call("sleep", 60) for _ in range(3)]
+        killed = time.monotonic()
+        worker.process.kill()
+        for call in hanging:
+            with pytest.raises(WorkerDied, match=r"rollout-0 .* while sleep was called"):
+                call.result(20)
+        with pytest.raises(WorkerDied, match=r"rollout-0 (cannot be reached|did not answer) at"):
+            worker.client.call("echo", 1).result(20)
+        assert time.monotonic() - killed < 10  # not a timeout of any kind
+
+
+def test_a_stopped_process_is_told_from_a_slow_method(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "EXPLAIN_SECONDS", 0.3)
+    with rollout(f"unix:{tmp_path}/r") as worker:
+        with pytest.raises(CallTimeout, match="sleep_in_the_rollout"):
+            worker.client.request("sleep", (1,), {}, timeout=0.1).result()
+        worker.process.send_signal(signal.SIGSTOP)
+        with pytest.raises(CallTimeout, match="its I/O thread did not answer within"):
+            worker.client.request("echo", (1,), {}, timeout=0.1).result()
+        worker.process.send_signal(signal.SIGCONT)
+        assert worker.client.call("echo", 2).result(20) == 2
+
+
+def test_a_forked_process_serves_with_a_loop_of_its_own(tmp_path: Path) -> None:
+    with rollout(f"unix:{tmp_path}/r", "fork") as worker:
+        assert worker.client.call("pid").result(20) not in (worker.process.pid, os.getpid())

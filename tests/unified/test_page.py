@@ -1,0 +1,50 @@
+"""The examples of docs/job.md, run as a reader would."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from folkmoot.unified import api
+
+PAGE = (Path(__file__).parents[2] / "docs" / "job.md").read_text()
+DARTS, BUILDER = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[:2]
+(JOB,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[:1]
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "darts.py").write_text(DARTS)
+    (tmp_path / "job.toml").write_text(JOB)
+    yield tmp_path
+    sys.modules.pop("darts", None)
+
+
+def test_the_first_job_runs(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOLKMOOT_JOBS", str(files / "jobs"))
+
+    def folkmoot(*words: str) -> str:
+        command = [sys.executable, "-m", "folkmoot", "job", *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    folkmoot("run", "job.toml")
+    assert re.search(r"pi is about 3\.1\d+ say 3 throwers", folkmoot("logs", "darts", "trainer-0"))
+
+
+def test_the_builder_says_the_same_as_the_file(files: Path) -> None:
+    names: dict[str, Any] = {}
+    exec(BUILDER, names)
+    assert names["job"] == api.load_job("job.toml")
+
+
+def test_the_page_names_every_error_of_a_call() -> None:
+    for name in ("RemoteError", "WorkerDied", "CallTimeout"):
+        assert f"`{name}`" in PAGE
