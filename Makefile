@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: help setup demo test check format faults bench bench-peer bench-run bench-federated bench-learning pages clean
+.PHONY: help setup demo test check format faults bench bench-peer bench-run bench-store bench-federated bench-elastic bench-job bench-learning pages clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
@@ -44,6 +44,8 @@ format: $(VENV)/.dev ## rewrite the code in the house format
 faults: $(VENV)/.dev ## long fault runs: simulated worlds, damaged bytes, real processes
 	@$(BIN)/folkmoot simulate --world run --seeds 5000
 	@$(BIN)/folkmoot simulate --world federation --seeds 5000
+	@$(BIN)/folkmoot simulate --world iteration --seeds 10000
+	@$(BIN)/folkmoot simulate --world job --seeds 10000
 	@$(BIN)/python -m pytest tests/fuzz --hypothesis-profile=long
 	@$(BIN)/python -m pytest -m faults
 
@@ -53,12 +55,24 @@ bench: $(VENV)/.dev ## the core of a run at ten thousand clients, against its go
 bench-peer: $(VENV)/.dev ## content and gossip between peers, beside the bare transport
 	@$(BIN)/python benchmarks/peer.py
 
-bench-run: $(VENV)/.dev ## a live run: throughput beside plain loops, a server with 2,000 clients
+bench-run: $(VENV)/.dev ## a live run: throughput beside plain loops, a server with 2,000 clients, what deaths cost
 	@$(BIN)/python benchmarks/run_throughput.py
 	@$(BIN)/python benchmarks/run_server.py
+	@$(BIN)/python benchmarks/run_deaths.py
+
+bench-store: $(VENV)/.dev ## a run in a store with 200 members
+	@$(BIN)/python benchmarks/run_store.py
 
 bench-federated: $(VENV)/.dev ## federated rounds beside Flower (half an hour; resumes)
 	@$(BIN)/python benchmarks/federated.py
+
+bench-elastic: $(VENV)/.dev ## agreement through a store beside a bare barrier; a killed rank beside torchrun and torchft (ten minutes)
+	@$(BIN)/python benchmarks/elastic.py
+
+bench-job: $(VENV)/.dev ## a job: start and restart beside torchrun and Ray Train, calls and channels beside Ray's (ten minutes)
+	@$(BIN)/python benchmarks/job_start.py
+	@$(BIN)/python benchmarks/job_rpc.py
+	@$(BIN)/python benchmarks/job_channel.py
 
 bench-learning: $(VENV)/.dev ## speed of the exchange methods, then loss against bytes (an hour; resumes)
 	@$(BIN)/python benchmarks/distro_speed.py

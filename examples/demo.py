@@ -8,6 +8,7 @@ of what it writes, and a plot.
 
     python examples/demo.py                  # about two minutes on two cores
     python examples/demo.py --steps 1000
+    python examples/demo.py --authority store    # nobody serves: the run is in a shared store
 """
 
 import argparse
@@ -96,7 +97,10 @@ def main() -> None:
     run = folkmoot.load_run(file)
     print(f"three clients learn {train.stat().st_size // 2:,} tokens of Python, {folder}")
     with LocalRun(file, run.run_id, folder) as local:
-        local.serve()
+        if options.authority == "store":
+            local.keep_in_store(options.store)
+        else:
+            local.serve()
         for _ in range(3):
             local.join()
         try:
@@ -162,6 +166,8 @@ def sample(checkpoints: Path) -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=240, help="rounds of training")
+    parser.add_argument("--authority", choices=["server", "store"], default="server")
+    parser.add_argument("--store", default="", help="tcp://… or etcd://…; else one is started")
     parser.add_argument("--out", type=Path, default=Path("out/demo"), help="where all goes")
     return parser.parse_args()
 

@@ -21,6 +21,8 @@ from folkmoot.core.coordinator import machine as run
 from folkmoot.core.coordinator.client import machine as client
 from folkmoot.core.federation import machine as federation
 from folkmoot.core.federation import participant
+from folkmoot.core.iteration import machine as iteration
+from folkmoot.core.job import machine as job
 from folkmoot.core.table import mermaid
 
 ROOT = Path(__file__).parent.parent
@@ -30,6 +32,8 @@ DIAGRAMS = {
     "client": mermaid(client.TABLE, "Away"),
     "federation": mermaid(federation.TABLE, "STANDBY", ["FINISHED"]),
     "participant": mermaid(participant.TABLE, "WAITING", ["DONE"]),
+    "iteration": mermaid(iteration.TABLE, "Restarting", ["Stopped"]),
+    "job": mermaid(job.TABLE, "INIT", ["STOPPED"]),
 }
 RESULTS = {
     path.stem: json.loads(path.read_text()) for path in ROOT.glob("benchmarks/results/*.json")

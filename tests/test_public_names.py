@@ -9,16 +9,19 @@ from pathlib import Path
 
 import pytest
 
+import folkmoot
+
 SOURCE = Path(__file__).parents[1] / "src"
 
 PUBLIC = {
     "folkmoot": (
         "ConfigError Contribution Denied Federation Method Participant Refusal Run TrainedModel"
-        " Unreachable __version__ decode_run join_federation join_run load_checkpoint"
+        " Unreachable __version__ decode_run extend_run join_federation join_run load_checkpoint"
         " load_federation load_run pause_run read_log register_method resume_run run_state"
-        " serve_federation serve_run train_federation train_together"
+        " serve_federation serve_run train_federation train_together update_run"
     ),
     "folkmoot.authority": "Authority DataServer Denied Unreachable",
+    "folkmoot.authority.store.kv": "MAX_VALUE Store StoreError StoreGone WrongType",
     "folkmoot.core.coordinator": (
         "TABLE AnyEvent Coordinator Phase Run apply create decode decode_run encode next_tick"
     ),
@@ -26,7 +29,19 @@ PUBLIC = {
         "TABLE Advert AnyEvent Phase Rules State Task"
         " admits advert apply create decode encode next_tick task"
     ),
-    "folkmoot.federated": "Participant Settings ClientTls join take_part",
+    "folkmoot.core.iteration": (
+        "TABLE AnyEvent Heartbeats Member Phase RankState Record Rules Takeover"
+        " apply create decode encode next_tick"
+    ),
+    "folkmoot.core.job": (
+        "TABLE Actor AnyEvent Bundle ChannelSpec Cluster Gang JobBudget JobSpec Phase Resource Role"
+        " RoleBudget RoleSpec Stage State Timeouts actor_id apply create decode encode next_tick"
+        " sub_master_id"
+    ),
+    "folkmoot.elastic": (
+        "Fenced Garbage GlobalIteration IterationError RankTaken StoreEmpty StoreLost WorldMismatch"
+    ),
+    "folkmoot.federated": "Participant Settings ClientTls join_federation take_part",
     "folkmoot.exchange.bucket": (
         "AccessDenied AlreadyExists BrokenOff Bucket BucketError BucketObject Missing NotPossible"
         " ObjectInfo TooLarge TooShort HubRepository folder_of open_checkpoints open_object"
@@ -41,8 +56,18 @@ PUBLIC = {
     "folkmoot.learning.methods.distro": "DistroMethod",
     "folkmoot.learning.models": "GPT Precision best_device build compute_type logits",
     "folkmoot.simulate": "Report WORLDS play replay",
+    "folkmoot.unified.api": (
+        "BadJob CallTimeout CurrentWorker DataChannel FutureSequence JobBuilder JobSpec"
+        " RLJobBuilder RemoteError RoleBuilder RoleGroup RpcError SelfLoop SubMaster Trainer Whole"
+        " Worker WorkerDied answered current_worker load_job rpc run_job submit_job"
+    ),
+    "folkmoot.unified.backends.elastic": "ElasticMaster ElasticWorker",
+    "folkmoot.unified.channel": (
+        "AlreadyUsed Batch Broker ChannelError ChannelLost Closed DataChannel Drained Left Rules"
+        " SpoolError Stats"
+    ),
 }
-LIGHT = ["folkmoot", "folkmoot.core.coordinator"]
+LIGHT = ["folkmoot", "folkmoot.core.coordinator", "folkmoot.unified.api"]
 
 
 def names_in(file: Path) -> list[str] | None:
@@ -54,8 +79,8 @@ def names_in(file: Path) -> list[str] | None:
 
 
 def packages() -> dict[str, list[str]]:
-    found = {}
-    for file in (SOURCE / "folkmoot").rglob("__init__.py"):
+    found = {"folkmoot": sorted(folkmoot.__all__)}
+    for file in (SOURCE / "folkmoot").glob("*/**/__init__.py"):
         names = names_in(file)
         if names is not None:
             found[".".join(file.parent.relative_to(SOURCE).parts)] = names
@@ -79,3 +104,11 @@ def test_every_package_with_a_public_face_is_listed() -> None:
 def test_every_name_that_is_offered_is_there(package: str) -> None:
     module = importlib.import_module(package)
     assert [name for name in PUBLIC[package].split() if not hasattr(module, name)] == []
+
+
+def test_type_checkers_find_every_name_where_it_is_loaded_from() -> None:
+    tree = ast.parse((SOURCE / "folkmoot/__init__.py").read_text())
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    seen = {name.asname: f"{node.module}.{name.name}" for node in imports for name in node.names}
+    homes = {name: f"folkmoot.{home}.{name}" for name, home in folkmoot._HOMES.items()}
+    assert {name: home for name, home in seen.items() if name} == homes

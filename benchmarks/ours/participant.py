@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-from folkmoot.federated.participant.loop import join
+from folkmoot.federated.participant.loop import join_federation
 from folkmoot.federated.participant.participant import Participant
 
 
@@ -16,4 +16,4 @@ class PlusOne(Participant):
         return weights + 1, 10, {}
 
 
-join(PlusOne(), address=sys.argv[1], run_id="bench")
+join_federation(PlusOne(), address=sys.argv[1], run_id="bench")

@@ -9,7 +9,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from folkmoot.core.federation import messages as m
-from folkmoot.federated.coordinator.config import Federation, load
+from folkmoot.federated.coordinator.config import Federation, load_federation
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.server import serving
 
@@ -44,7 +44,7 @@ def prepare() -> Federation:
     save_file({"weights": np.zeros(params, np.float32)}, "zeros.safetensors")
     config = Path("federation.toml")
     config.write_text(TOML.format(rounds=rounds, clients=clients, port=port))
-    return load(config)
+    return load_federation(config)
 
 
 async def main(config: Federation) -> None:

@@ -9,82 +9,62 @@ functions, async, in the modules of `folkmoot.runs` and `folkmoot.federated`.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from folkmoot.authority import Denied, Unreachable
-    from folkmoot.core.config import ConfigError
-    from folkmoot.core.coordinator import Run, decode_run
-    from folkmoot.federated.blocking import serve_federation, train_federation
-    from folkmoot.federated.coordinator.config import Federation
-    from folkmoot.federated.coordinator.config import load as load_federation
-    from folkmoot.federated.participant.loop import join as join_federation
-    from folkmoot.federated.participant.participant import Participant
-    from folkmoot.learning.methods import Method, register_method
-    from folkmoot.learning.methods.protocol import Contribution, Refusal
-    from folkmoot.observe.logs import read_log
-    from folkmoot.runs.blocking import (
-        join_run,
-        pause_run,
-        resume_run,
-        run_state,
-        serve_run,
-        train_together,
-    )
-    from folkmoot.runs.config import load_run
-    from folkmoot.runs.trained_model import TrainedModel, load_checkpoint
+if TYPE_CHECKING:  # `as` tells type checkers that a name is exported
+    from folkmoot.authority import Denied as Denied
+    from folkmoot.authority import Unreachable as Unreachable
+    from folkmoot.core.config import ConfigError as ConfigError
+    from folkmoot.core.coordinator import Run as Run
+    from folkmoot.core.coordinator import decode_run as decode_run
+    from folkmoot.federated.blocking import serve_federation as serve_federation
+    from folkmoot.federated.blocking import train_federation as train_federation
+    from folkmoot.federated.coordinator.config import Federation as Federation
+    from folkmoot.federated.coordinator.config import load_federation as load_federation
+    from folkmoot.federated.participant.loop import join_federation as join_federation
+    from folkmoot.federated.participant.participant import Participant as Participant
+    from folkmoot.learning.methods import Method as Method
+    from folkmoot.learning.methods import register_method as register_method
+    from folkmoot.learning.methods.protocol import Contribution as Contribution
+    from folkmoot.learning.methods.protocol import Refusal as Refusal
+    from folkmoot.observe.logs import read_log as read_log
+    from folkmoot.runs.blocking import extend_run as extend_run
+    from folkmoot.runs.blocking import join_run as join_run
+    from folkmoot.runs.blocking import pause_run as pause_run
+    from folkmoot.runs.blocking import resume_run as resume_run
+    from folkmoot.runs.blocking import run_state as run_state
+    from folkmoot.runs.blocking import serve_run as serve_run
+    from folkmoot.runs.blocking import train_together as train_together
+    from folkmoot.runs.blocking import update_run as update_run
+    from folkmoot.runs.config import load_run as load_run
+    from folkmoot.runs.trained_model import TrainedModel as TrainedModel
+    from folkmoot.runs.trained_model import load_checkpoint as load_checkpoint
 
 __version__ = "0.1.0"
-__all__ = [
-    "ConfigError",
-    "Contribution",
-    "Denied",
-    "Federation",
-    "Method",
-    "Participant",
-    "Refusal",
-    "Run",
-    "TrainedModel",
-    "Unreachable",
-    "__version__",
-    "decode_run",
-    "join_federation",
-    "join_run",
-    "load_checkpoint",
-    "load_federation",
-    "load_run",
-    "pause_run",
-    "read_log",
-    "register_method",
-    "resume_run",
-    "run_state",
-    "serve_federation",
-    "serve_run",
-    "train_federation",
-    "train_together",
-]
-_HOMES = {
+_NAMES = {
     "authority": "Denied Unreachable",
     "core.config": "ConfigError",
     "core.coordinator": "Run decode_run",
     "federated.blocking": "serve_federation train_federation",
-    "federated.coordinator.config": "Federation load_federation:load",
-    "federated.participant.loop": "join_federation:join",
+    "federated.coordinator.config": "Federation load_federation",
+    "federated.participant.loop": "join_federation",
     "federated.participant.participant": "Participant",
     "learning.methods": "Method register_method",
     "learning.methods.protocol": "Contribution Refusal",
     "observe.logs": "read_log",
-    "runs.blocking": "join_run pause_run resume_run run_state serve_run train_together",
+    "runs.blocking": (
+        "extend_run join_run pause_run resume_run run_state serve_run train_together update_run"
+    ),
     "runs.config": "load_run",
     "runs.trained_model": "TrainedModel load_checkpoint",
 }
-"""The names of each module, with the name there where that differs."""
+"""Which module gives which names."""
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _HOMES.items():
-        for ours, _, there in (one.partition(":") for one in names.split()):
-            if ours == name:
-                return getattr(import_module(f"folkmoot.{module}"), there or name)
-    raise AttributeError(f"module 'folkmoot' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'folkmoot' has no attribute {name!r}")
+    return getattr(import_module(f"folkmoot.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

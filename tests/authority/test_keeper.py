@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.authority.server.keeper import Keeper
+from folkmoot.authority.server.keeper import COME_BACK, Keeper
 from folkmoot.core.coordinator import Phase, Run
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
@@ -56,6 +56,26 @@ async def test_the_clock_of_a_run_stands_still_while_nobody_keeps_it(
     monkeypatch.setattr(clock.time, "monotonic", lambda: away() + 3600)
     back = Keeper(RUN, path)
     assert back.now() <= stopped + 1000
+    back.close()
+
+
+async def test_the_clock_of_a_run_waits_for_clients_to_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.journal"
+    keeper = Keeper(RUN, path)
+    serving = asyncio.create_task(keeper.serve())
+    await keeper.submit(m.Join(A, "moot"))
+    await _end(serving)
+    time, begun = clock.time.monotonic, clock.time.monotonic()
+    monkeypatch.setattr(clock.time, "monotonic", lambda: begun)
+    back = Keeper(RUN, path)
+    stood = back.now()
+    monkeypatch.setattr(clock.time, "monotonic", lambda: begun + COME_BACK - 0.1)
+    assert back.now() == stood
+    monkeypatch.setattr(clock.time, "monotonic", lambda: begun + COME_BACK + 1)
+    assert back.now() == stood + 1000
+    monkeypatch.setattr(clock.time, "monotonic", time)
     back.close()
 
 

@@ -29,6 +29,11 @@ def test_a_url_without_a_place_is_refused(url: str) -> None:
         split_url(url)
 
 
+def test_a_host_without_a_port_is_told_so() -> None:
+    with pytest.raises(ValueError, match=r"moot\.example: the port is missing.*moot\.example:7400"):
+        split_url("moot.example")
+
+
 async def test_a_server_is_opened_by_its_address() -> None:
     authority = open_authority("server://127.0.0.1:1", "moot", Identity.random())
     assert isinstance(authority, ServerAuthority)

@@ -87,6 +87,33 @@ async def test_a_client_goes_on_after_the_server_restarted(tmp_path: Path) -> No
     await authority.close()
 
 
+async def test_who_is_silent_is_removed_in_time_while_others_talk(tmp_path: Path) -> None:
+    a, b = Identity(b"a" * 32), Identity(b"b" * 32)
+    async with (
+        serving(tmp_path, min_clients=3, health_check_timeout=1.0) as server,
+        connected(server, a) as at_a,
+        connected(server, b) as at_b,
+    ):
+        for identity, authority in ((a, at_a), (b, at_b)):
+            assert await authority.submit(join(identity)) is None
+        joined = server.keeper.now()
+        while server.keeper.state.pending.get(a.public) is not None:
+            await at_b.submit(m.HealthCheck(b.public))
+            assert server.keeper.now() < joined + 10_000, "still there at ten times its time"
+
+
+async def test_what_a_witness_tells_for_people_is_bounded(tmp_path: Path) -> None:
+    a = Identity(b"a" * 32)
+    long = m.WitnessMetadata(evaluations=(("x" * 65, 0.0),))
+    many = m.WitnessMetadata(evaluations=(("x", 0.0),) * 17)
+    async with serving(tmp_path) as server, connected(server, a) as authority:
+        for metadata in (long, many):
+            proof = m.WitnessProof(0, 0, True)
+            said = m.OpportunisticWitness(a.public, 0, 0, proof, *(b"",) * 4, metadata)
+            with pytest.raises(Denied, match="of length <= "):
+                await authority.submit(said)
+
+
 async def test_a_wrong_run_id_is_refused_with_the_right_one(tmp_path: Path) -> None:
     a = Identity(b"a" * 32)
     async with serving(tmp_path) as server, connected(server, a, "another") as authority:

@@ -118,8 +118,9 @@ async def test_status_asks_over_mutual_tls(tmp_path: Path, town: Town, trusted: 
     app = typer.Typer(pretty_exceptions_enable=False)
     control.register(app)
     own = (town.clients if trusted else town.others).sign("ana")
+    Identity.load(tmp_path / "k")
     async with serving(tmp_path, tls=town.mutual) as server:
-        words = ["status", f"127.0.0.1:{server.port}", "--run-id=moot", f"--key={tmp_path / 'k'}"]
+        words = ["status", f"127.0.0.1:{server.port}", "--run-id=moot"]
         words += [f"--tls-ca={town.servers.file}", f"--tls-cert={own.cert}", f"--tls-key={own.key}"]
         result = await asyncio.to_thread(CliRunner().invoke, app, words)
         assert result.exit_code == (0 if trusted else 1)

@@ -172,7 +172,7 @@ async def finish(run: SmallRun, honest: list[RunMember], liar: RunMember, reason
         assert any(reason in why for why in said), said
     for other in honest:
         assert not any(refusals(honest, other))
-    assert run.state.progress.step == 3
+    assert run.state.progress.step == run.run.config.total_steps
     assert all_learnt(honest)
 
 
@@ -239,11 +239,13 @@ def hears_pairs(who: RunMember) -> None:
 
 
 async def test_a_client_cannot_push_out_anothers_result_by_copying_it(tmp_path: Path) -> None:
-    async with small_run(tmp_path, **{**CONFIG, "max_round_train_time": 20}) as run:
+    # One round: whoever tells of several results is expelled after it.
+    config = {**CONFIG, "total_steps": 1, "max_round_train_time": 20}
+    async with small_run(tmp_path, **config) as run:
         honest = await run.join(3, prepare=hears_pairs)
         (liar,) = await run.join(prepare=copies)
         await finish(run, honest, liar, "not what was committed to")
-        assert not any(e.owed for e in run.all(m.RoundJudged))
+        assert [(e.attested, e.owed) for e in run.all(m.RoundJudged)] == [(3, 1)]
 
 
 def another(learner: Learner, payload: bytes) -> bytes:
@@ -285,6 +287,9 @@ async def test_two_different_results_for_one_batch_leave_one_model(tmp_path: Pat
         rounds = [height for height, _ in heard]
         assert max(rounds.count(height) for height in rounds) == 2
         assert all_learnt(honest)
+        assert run.removed() == [(liar.id, "Equivocated")]
+        assert run.state.expelled == (liar.id,)
+        assert [e.id for e in run.all(m.ClientJoined)].count(liar.id) == 1
 
 
 def deaf(who: RunMember) -> None:

@@ -1,6 +1,7 @@
 """What a run promises, each by its name: real server, real peers, a tiny model."""
 
 import asyncio
+import itertools
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -162,27 +163,26 @@ async def test_dropping_below_min_clients_in_training_hands_the_model_on(
         agreement([stays, goes, late])
 
 
-class FirstToStore(Learner):
-    """Of two that store, the first finishes once the second is at it; the second never does."""
+def first_to_store() -> tuple[type[Learner], threading.Event]:
+    """Of two that store, the first finishes once the second is at it; the second never does.
 
-    lock = threading.Lock()
-    came = 0
-    second_began = threading.Event()
-    cancelled = threading.Event()
+    Also gives what is set when the second is told to stop.
+    """
+    places = itertools.count()
+    second_began, cancelled = threading.Event(), threading.Event()
 
-    def save(self, store: Any, step: int, stopped: Callable[[], bool]) -> str:
-        kind = type(self)
-        with kind.lock:
-            kind.came += 1
-            place = kind.came
-        if place == 1:
-            assert kind.second_began.wait(PATIENCE)
-            return super().save(store, step, stopped)
-        kind.second_began.set()
-        while not stopped():
-            threading.Event().wait(0.01)
-        kind.cancelled.set()
-        raise Stopped
+    class FirstToStore(Learner):
+        def save(self, store: Any, step: int, stopped: Callable[[], bool]) -> str:
+            if next(places) == 0:
+                assert second_began.wait(PATIENCE)
+                return super().save(store, step, stopped)
+            second_began.set()
+            while not stopped():
+                threading.Event().wait(0.01)
+            cancelled.set()
+            raise Stopped
+
+    return FirstToStore, cancelled
 
 
 async def test_the_first_verified_checkpoint_ends_cooldown_and_cancels_the_others(
@@ -192,12 +192,13 @@ async def test_the_first_verified_checkpoint_ends_cooldown_and_cancels_the_other
     async with small_run(
         tmp_path, total_steps=1, min_clients=6, global_batch_size_start=6, checkpoint=kept
     ) as run:
-        members = await run.join(6, learner=FirstToStore)
+        learner, cancelled = first_to_store()
+        members = await run.join(6, learner=learner)
         await run.until(run.finished)
         assert [e.checkpointers for e in run.all(m.CheckpointWanted)] == [2]
         assert len(run.all(m.CheckpointStored)) == 1
         assert sum(len(member.all(events.CheckpointStored)) for member in members) == 1
-        assert await asyncio.to_thread(FirstToStore.cancelled.wait, PATIENCE)
+        assert await asyncio.to_thread(cancelled.wait, PATIENCE)
         assert run.lasted(Phase.Cooldown)[0] < PATIENCE / 2
 
 

@@ -125,6 +125,45 @@ async def test_a_false_claim_on_s3_is_refused_and_the_others_go_on(
     await is_found_out(tmp_path, s3_server.new_bucket(), lie, why)
 
 
+@pytest.mark.parametrize(
+    ("policy", "spelt"),
+    [(Policy.auto, "{}/"), (Policy.auto, "{}x"), (Policy.never, "{root}//{name}")],
+)
+async def test_no_other_spelling_of_a_place_is_kept(
+    tmp_path: Path, policy: Policy, spelt: str
+) -> None:
+    """The liar's checkpoint is sound; only what it says of it cannot be loaded by anyone."""
+    (tmp_path / "kept").mkdir()
+    root, liars = str(tmp_path / "kept"), list[bytes]()
+    async with small_run(tmp_path, policy=policy, checkpoint=root, **SIX) as run:
+
+        def prepare(who: RunMember) -> None:
+            models: Models = who.member.models
+            honest = models.store
+
+            async def store(action: Any, stopped: Callable[[], bool]) -> str | None:
+                if liars:
+                    await run.until(lambda: any(a.all(events.MessageRefused) for a in members))
+                    return await honest(action, stopped)
+                liars.append(who.id)
+                true = await honest(action, stopped)
+                assert true is not None
+                return spelt.format(true, root=root, name=true.rpartition("/")[2])
+
+            models.store = store  # type: ignore[method-assign]
+
+        members = await run.join(6, prepare=prepare)
+        await run.until(run.finished)
+        told = [e for a in members for e in a.all(events.MessageRefused)]
+        (refused,) = [e for e in told if e.message == "OpportunisticCooldown"]
+        assert refused.reason in ("WrongLocation", "WrongModel")
+        kept = run.state.checkpoint.location
+        found = Learner(run.run)
+        found.restore(fetch(Bucket(root), kept.rpartition("/")[2], tmp_path / "fetched"))
+        assert found.hash() == run.state.model_hash
+        assert kept == f"{root}/step-00000002"
+
+
 async def test_s3_that_does_not_let_the_server_in_cannot_be_read(
     s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +172,7 @@ async def test_s3_that_does_not_let_the_server_in_cannot_be_read(
     root = s3_server.new_bucket()
     model = Model(checkpoint=root)
     state = create(Run(run_id="moot", config=CoordinatorConfig(total_steps=1), model=model), 0)
-    claim = m.OpportunisticCooldown(bytes(32), 0, f"{root}/step-00000001", bytes(32))
+    claim = m.OpportunisticCooldown(bytes(32), 0, f"{root}/step-00000000", bytes(32))
     with pytest.raises(CannotRead, match="denied"):
         await check_stored(state, claim, lambda: False)
 

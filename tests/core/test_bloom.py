@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.core import bloom
+from support.hashes import fnv1a
 
 ITEMS = st.lists(st.binary(min_size=8, max_size=8), min_size=1, max_size=60)
 
 
 def plain_bits(items: list[bytes], shape: bloom.Shape) -> set[int]:
-    return {bloom.fnv1a(item, key) % shape.bits for item in items for key in shape.keys}
+    return {fnv1a(item, key) % shape.bits for item in items for key in shape.keys}
 
 
 def plain_bytes(bits: set[int], size: int) -> bytes:

@@ -62,7 +62,7 @@ class Mortal(Journal):
         if self.death == "before":
             die()
         if self.death == "torn":
-            os.pwrite(self._fd, b"\x40\0\0\0torn", self._position)
+            os.pwrite(self._fd, self._frames.frame(record, self.size)[:-20], self.size)
             die()
         super().append(record)
         if self.death == "after":

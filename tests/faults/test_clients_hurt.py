@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -52,8 +51,6 @@ def up(folder: Path) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         process_group=0,
-        # As in a terminal: tests that a script runs in the background inherit a deaf ear to Ctrl-C.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
 
 

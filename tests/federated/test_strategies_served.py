@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from folkmoot.federated.coordinator.config import load
+from folkmoot.federated.coordinator.config import load_federation
 from folkmoot.federated.coordinator.events import Aggregated
 from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.model_file.reader import ModelFile
@@ -40,7 +40,7 @@ class Pulls(Participant):
 async def federate(folder, aggregation, rounds=""):
     path = folder / "federation.toml"
     path.write_text(TOML.format(aggregation=aggregation, rounds=rounds))
-    async with serving(load(path)) as server:
+    async with serving(load_federation(path)) as server:
         settings = Settings(address=server.address, run_id="all")
         await asyncio.gather(*(take_part(Pulls(), settings) for _ in range(3)))
     with ModelFile(folder / "federation-state/bucket/4/global") as model:

@@ -7,7 +7,6 @@ suite; `make faults` plays twenty times as many (`--hypothesis-profile=long`).
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -35,7 +34,7 @@ from folkmoot.exchange.peer.message import Blob, Content, seal, unseal
 from folkmoot.exchange.peer.model import GET_MANIFEST
 from folkmoot.exchange.peer.rpc import NoAnswer
 from folkmoot.host import durable
-from folkmoot.host.journal import MAGIC, JournalError, _frame, _parse
+from folkmoot.host.journal_format import CHUNK, Damaged, new_file, read_file
 from folkmoot.learning.checkpoints.manifest import (
     MANIFEST,
     CheckpointError,
@@ -126,11 +125,13 @@ def _toml(data: bytes) -> Run:
 
 
 def _records() -> bytes:
-    body, crc = bytearray(MAGIC), 0
-    for record in (b"one", b"two" * 20):
-        frame, crc = _frame(record, crc)
-        body += frame
-    return bytes(body) + bytes(64)
+    """A file that is full: damage to zeros after its records would be no damage."""
+    frames, body = new_file((b"one",))
+    for record in (b"two" * 20, bytes(range(1, 256)) * 2048):
+        record = record[: CHUNK - len(body) - frames.overhead]
+        body += frames.frame(record, len(body))
+        frames.kept(record)
+    return body
 
 
 @functools.cache
@@ -199,7 +200,7 @@ DECODERS = {
         (delta.DeltaError,),
         tuple(encode_change(view(WAITING), view(after)) for after in (STATE, MOVED, BEGUN)),
     ),
-    "journal": Decoder(lambda d: _parse(d, Path("j")), (JournalError,), (_records(),)),
+    "journal": Decoder(read_file, (Damaged,), (_records(),)),
     "journal record": Decoder(
         durable.decode_record,
         UNREADABLE,

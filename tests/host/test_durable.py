@@ -225,3 +225,19 @@ def test_any_machine_can_be_held(tmp_path: Path) -> None:
     back.close()
     assert federation.encode(back.state) == federation.encode(held.state)
     assert back.unfinished == (f.Counted("0/a", again=False), f.Aggregate(0, ("0/a",)))
+
+
+@pytest.mark.parametrize("moments", range(5))
+async def test_what_comes_while_it_is_told_to_end_does_not_keep_it(
+    tmp_path: Path, moments: int
+) -> None:
+    held = Held(tmp_path / "journal")
+    serving = asyncio.create_task(held.serve())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    held.wake()
+    for _ in range(moments):
+        await asyncio.sleep(0)
+    serving.cancel()
+    await asyncio.wait([serving], timeout=10)
+    assert serving.cancelled()

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.host.files import StagedFile, write_atomically
+from folkmoot.host.files import StagedFile, read_text, write_atomically
+from folkmoot.host.journal import Journal
+from folkmoot.runs.config import load_run
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -53,3 +55,21 @@ def test_the_content_and_then_the_folder_are_synced(
     monkeypatch.setattr(Path, "replace", renamed)
     write_atomically(tmp_path / "file", b"content")
     assert done == ["content", "name", "folder"]
+
+
+def test_a_full_disk_names_the_file(small_disk: Path) -> None:
+    with pytest.raises(OSError, match=r"No space left on device: '.*/model\.bin'"):
+        write_atomically(small_disk / "model.bin", bytes(64 << 20))
+    journal = Journal(small_disk / "run.journal")
+    journal.begin()
+    with pytest.raises(OSError, match=r"No space left on device: '.*/run\.journal\.0"):
+        journal.append(bytes(32 << 20))
+    journal.close()
+
+
+def test_a_file_that_is_not_utf8_is_named_with_the_byte(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_bytes('run_id = "caf\xe9"'.encode("latin-1"))
+    for read in (read_text, load_run):
+        with pytest.raises(ValueError, match=r"run\.toml: byte 13 is not UTF-8 text"):
+            read(file)

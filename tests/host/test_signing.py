@@ -95,3 +95,17 @@ def test_only_so_many_keys_are_remembered() -> None:
     nonces.take(b"a", 1)
     with pytest.raises(Unauthenticated):
         nonces.take(b"c", 1)
+
+
+def test_a_nonce_that_is_only_looked_at_is_not_taken() -> None:
+    nonces, key = Nonces(), b"k" * 32
+    for _ in range(2):
+        nonces.refuse_used(key, 5)
+    nonces.take(key, 5)
+    for used in (0, 5):
+        with pytest.raises(Unauthenticated, match="replay"):
+            nonces.refuse_used(key, used)
+    nonces.refuse_used(key, 4)
+    nonces.take(key, 5 + Nonces.WINDOW)
+    with pytest.raises(Unauthenticated, match="replay"):
+        nonces.refuse_used(key, 4)

@@ -7,6 +7,7 @@
 > 1 run witness b sees=a,b model=m (results of a round: `c:x` is another one of c)
 > 2 loaded m       > 2 not_loaded
 > 3 trained        > 3 not_trained     > 3 offered b     > 3 arrived b what=x round=0
+> 3 heard b
 > 4 learnt m1      > 5 uploaded store/1      > 6 tick      > due 6
 """
 
@@ -162,6 +163,9 @@ class ClientWords(Words):
         epoch = self.run.state.epoch_number
         return Result(epoch, height, identity(who), commitment, commitment, 1)
 
+    def say_heard(self, who: str) -> c.Heard:
+        return c.Heard(identity(who))
+
     def say_learnt(self, model: str) -> c.Learnt:
         return c.Learnt(self.state.epoch, self.state.prepared, self._named(model))
 
@@ -198,6 +202,8 @@ class ClientWords(Words):
                 return f"fetches {_results([result])}"
             case c.Ask(_, height, _, shares):
                 return f"asks its peers for results of round {height} by {_names(shares)}"
+            case c.Probe(peers):
+                return f"asks for a sign of {_names(peers)}"
             case c.Forget(_, height):
                 return f"forgets results before round {height}"
             case c.Upload(_, step, hash_):
@@ -214,6 +220,9 @@ class ClientWords(Words):
                 return f"accuses {_names(accused)}" if accused else "shows that it lives"
             case m.Ready():
                 return "is ready"
+            case m.CallGone(_, _, _, gone, false):
+                said = f"calls {_names(gone)} gone" if gone else "calls nobody gone any more"
+                return f"says that {_names(false)} told of two results" if false else said
             case m.OpportunisticWitness(_, _, height, proof, participants):
                 shape = self.run.state.bloom_shape(self.run.state.round, proof.index)
                 ids = [x.id for x in self.run.state.epoch.clients]

@@ -4,8 +4,10 @@
     > 5 join a                               at 5 s, a client named `a` joins
     > 5 ready a        > 9 health a unhealthy=b speed=100       > 9 withdraw a
     > 9 witness a sees=a,b model=m           (by default it saw everyone who had work)
+    > 9 gone a who=c,d twice=e               (e told of two results for one share)
     > 30 cooldown a at=store/1 model=m       > 9 tick    > 9 pause    > 9 resume
-    > 9 update total_steps=8                 > show      > work    > due 9
+    > 9 update total_steps=8                 > show      > work    > storing
+    > due 9
 
 Any field of a message can be said differently to lie: `epoch=`, `height=`, `index=`, `position=`,
 `bloom=full`, `bloom=short`, `elected=no`, `as=x` (the sender).
@@ -19,6 +21,7 @@ import msgspec
 from folkmoot.core import bloom, coordinator
 from folkmoot.core.coordinator import Coordinator, Run
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.absence import storing
 from folkmoot.core.coordinator.committee import WitnessProof
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.core.coordinator.health import participant_item
@@ -59,9 +62,28 @@ class CoordinatorWords(Words):
     def say_withdraw(self, who: str) -> m.Withdraw:
         return m.Withdraw(identity(who))
 
-    def say_health(self, who: str, unhealthy: str = "", speed: str = "0") -> m.HealthCheck:
-        accused = tuple(identity(x) for x in unhealthy.split(",") if x)
-        return m.HealthCheck(identity(who), accused, int(speed))
+    def say_gone(
+        self,
+        by: str,
+        who: str = "",
+        twice: str = "",
+        epoch: str | None = None,
+        height: str | None = None,
+    ) -> m.CallGone:
+        election = self.state.election
+        told = (election.height if election else 0) if height is None else int(height)
+        called, false = (
+            tuple(identity(x) for x in names.split(",") if x) for names in (who, twice)
+        )
+        return m.CallGone(identity(by), self._epoch(epoch), told, called, false)
+
+    def say_health(
+        self, who: str, unhealthy: str = "", speed: str = "0", unreachable: str = ""
+    ) -> m.HealthCheck:
+        accused, cut_off = (
+            tuple(identity(x) for x in names.split(",") if x) for names in (unhealthy, unreachable)
+        )
+        return m.HealthCheck(identity(who), accused, int(speed), cut_off)
 
     def say_cooldown(
         self, who: str, at: str = "store/1", model: str = "m", epoch: str | None = None
@@ -139,6 +161,10 @@ class CoordinatorWords(Words):
         at = f" at {kept.location}, step {kept.progress.step}" if kept.location else ""
         return [*lines, f"checkpoint: {kept.source}{at}"]
 
+    def ask_storing(self) -> list[str]:
+        clients = self.state.epoch.clients
+        return [name(clients[place].id) for place in sorted(storing(self.state))] or ["nobody"]
+
     def ask_work(self) -> list[str]:
         state, current = self.state, self.state.round
         return [
@@ -148,10 +174,14 @@ class CoordinatorWords(Words):
 
     def describe(self, effect: Effect) -> str:
         match effect:
+            case m.Updated(changes):
+                return f"changed: {'; '.join(changes) or 'nothing'}"
             case m.ClientJoined(who):
                 return f"{name(who)} waits for the next epoch"
             case m.ClientRemoved(who, why):
                 return f"{name(who)} removed: {why}"
+            case m.PeersUnreachable(who, peers):
+                return f"{name(who)} cannot reach {', '.join(map(name, peers))}"
             case m.EpochStarted(epoch, clients):
                 return f"epoch {epoch} starts with {clients} clients"
             case m.RoundStarted(_, height, step, samples):

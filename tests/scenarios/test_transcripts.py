@@ -7,12 +7,16 @@ import pytest
 from scenarios.client_words import ClientWords
 from scenarios.coordinator_words import CoordinatorWords
 from scenarios.federation_words import FederationWords
+from scenarios.iteration_words import IterationWords
+from scenarios.job_words import JobWords
 from scenarios.transcript import Words, check
 
 MACHINES: dict[str, type[Words]] = {
     "coordinator": CoordinatorWords,
     "client": ClientWords,
     "federation": FederationWords,
+    "iteration": IterationWords,
+    "job": JobWords,
 }
 
 

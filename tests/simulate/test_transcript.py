@@ -18,6 +18,12 @@ BROKEN = (
     ("federation", "updates are combined as they came"),
     ("federation", "a round draws its own seed"),
     ("federation", "the newest update counts"),
+    ("iteration", "a decision is set"),
+    ("iteration", "an arrival counts without its process"),
+    ("iteration", "any decision wakes"),
+    ("job", "the second death of a role is ignored"),
+    ("job", "who suffered is charged"),
+    ("job", "no budget is ever used up"),
 )
 
 

@@ -8,6 +8,8 @@ from folkmoot.core.machine import Refused, StateChanged
 from folkmoot.simulate import WORLDS, Report, play
 from folkmoot.simulate.audit import Input
 from folkmoot.simulate.federation.participant import ParticipantNode
+from folkmoot.simulate.iteration.nodes import RankNode
+from folkmoot.simulate.job.process import Process
 from folkmoot.simulate.run.client import ClientNode
 
 R = run_messages.Reason
@@ -24,6 +26,9 @@ NOT_PROVOKED = {
 REFUSALS = {
     "run": {reason.name for reason in set(R) - NOT_PROVOKED},
     "federation": {reason.name for reason in federation_messages.Reason},
+    "iteration": set(),
+    # Nobody invents actors, roles or gangs.
+    "job": {"OldIncarnation", "Gone", "OldGeneration", "NotNow", "OutOfBounds"},
 }
 
 
@@ -42,6 +47,20 @@ def test_every_invariant_holds_in_worlds_of_a_run(start: int) -> None:
 def test_every_invariant_holds_in_worlds_of_a_federation(start: int) -> None:
     reports = played("federation", start, start + 100)
     for what in ("restarts", "departures", "lost updates", "excused", "bad updates"):
+        assert sum(r.counts[what] for r in reports) > 5, what
+
+
+@pytest.mark.parametrize("start", range(0, 300, 100))
+def test_every_invariant_holds_in_worlds_of_an_iteration(start: int) -> None:
+    reports = played("iteration", start, start + 100)
+    for what in ("processes", "left out", "fenced"):
+        assert sum(r.counts[what] for r in reports) > 20, what
+
+
+@pytest.mark.parametrize("start", range(0, 300, 100))
+def test_every_invariant_holds_in_worlds_of_a_job(start: int) -> None:
+    reports = played("job", start, start + 100)
+    for what in ("failures", "collateral", "masters", "finished"):
         assert sum(r.counts[what] for r in reports) > 5, what
 
 
@@ -81,15 +100,20 @@ def test_the_chart_that_worlds_are_held_to_is_the_machines_table(name: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "node", "method"),
-    [("run", ClientNode, "_trained"), ("federation", ParticipantNode, "_asked")],
+    ("name", "seed", "node", "method"),
+    [
+        ("run", 9, ClientNode, "_trained"),
+        ("federation", 3, ParticipantNode, "_asked"),
+        ("iteration", 3, RankNode, "_finish"),
+        ("job", 2, Process, "_finish"),
+    ],
 )
 def test_a_machine_that_never_reaches_its_end_is_caught(
-    name: str, node: type, method: str, monkeypatch: pytest.MonkeyPatch
+    name: str, seed: int, node: type, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody trains."""
     monkeypatch.setattr(node, method, lambda *args: None)
-    report = play(name, 3)
+    report = play(name, seed)
     assert report.violation is not None
     assert report.violation.startswith("it_finishes_once_faults_stop")
     assert report.transcript.splitlines()[1].startswith(name)

@@ -1,18 +1,23 @@
 """Who keeps the state of a run under test. Another authority is one more class, named below."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Protocol, Self
 
 from folkmoot.authority import Authority
+from folkmoot.authority.access import Access
 from folkmoot.authority.open import open_authority
 from folkmoot.authority.server.claims import Claims
 from folkmoot.authority.server.serve import Listening, listen
-from folkmoot.authority.server.service import Access
+from folkmoot.authority.store.client import StoreAuthority
+from folkmoot.authority.store.create import create_run
+from folkmoot.authority.store.kv.open import open_store
+from folkmoot.authority.store.kv.tcp_server import listen as listen_tcp
 from folkmoot.core.coordinator import Coordinator, Run
 from folkmoot.core.machine import Effect
 from folkmoot.host.signing import Identity
+from support.etcd import Etcd
 
 OnEffect = Callable[[Effect, int], None]
 
@@ -59,4 +64,60 @@ class ServerKeeper:
         return open_authority(url, self.state.run.run_id, identity)
 
 
-AUTHORITIES: dict[str, type[RunKeeper]] = {"server": ServerKeeper}
+class StoreKeeper:
+    """A store that holds the run, here a TCPStore, and somebody who follows it."""
+
+    def __init__(self, url: str, run_id: str, follower: StoreAuthority) -> None:
+        self._url, self._run_id, self._follower = url, run_id, follower
+
+    @classmethod
+    @asynccontextmanager
+    async def keep(
+        cls, run: Run, folder: Path, on_effect: OnEffect, claims: Claims
+    ) -> AsyncIterator[Self]:
+        with cls.store(folder) as url:
+            owner = Identity.random()
+            store = open_store(url, run.run_id)
+            create_run(store, run, Access(owners=frozenset({owner.public})), owner)
+            store.close()
+            follower = StoreAuthority(url, run.run_id, owner, on_effect)
+            try:
+                await anext(follower.watch())
+                yield cls(url, run.run_id, follower)
+            finally:
+                await follower.close()
+
+    @classmethod
+    @contextmanager
+    def store(cls, folder: Path) -> Iterator[str]:
+        server, url = listen_tcp("127.0.0.1", 0)
+        yield url
+        del server
+
+    @property
+    def state(self) -> Coordinator:
+        assert self._follower.place is not None
+        return self._follower.place.state
+
+    def open(self, identity: Identity) -> Authority:
+        return open_authority(f"store:{self._url}", self._run_id, identity)
+
+
+class EtcdKeeper(StoreKeeper):
+    """The same in etcd."""
+
+    @classmethod
+    @contextmanager
+    def store(cls, folder: Path) -> Iterator[str]:
+        etcd = Etcd(folder / "etcd")
+        try:
+            yield etcd.url
+        finally:
+            etcd.stop()
+
+
+AUTHORITIES: dict[str, type[RunKeeper]] = {
+    "server": ServerKeeper,
+    "TCPStore": StoreKeeper,
+    "etcd": EtcdKeeper,
+}

@@ -104,6 +104,8 @@ class MemoryRun:
             case c.Learn(epoch, height, _, results):
                 learnt += [result.commitment for result in results]
                 self.queue.append((who, c.Learnt(epoch, height, self.model_hash(who))))
+            case c.Probe(peers):
+                self.queue.extend((who, c.Heard(peer)) for peer in peers if peer in self.clients)
             case c.Upload(epoch, step, _):
                 self.queue.append((who, c.Uploaded(epoch, f"store/{step}")))
 

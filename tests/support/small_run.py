@@ -26,6 +26,7 @@ from folkmoot.authority.server.claims import Claims, Policy
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
 from folkmoot.client.member import Member
+from folkmoot.core.config import all_broken
 from folkmoot.core.coordinator import Coordinator, Phase, Run
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
@@ -73,7 +74,7 @@ def make_run(folder: Path, **changes: Any) -> Run:
     for name, value in changes.items():
         (model if name in Model.__struct_fields__ else config)[name] = value
     run = Run(run_id="moot", config=CoordinatorConfig(**config), model=Model(**model))
-    assert not list(run.all_rules())
+    assert not list(all_broken(run))
     return run
 
 

@@ -37,6 +37,11 @@ class Authority(Protocol):
         """
         ...
 
+    @property
+    def trouble(self) -> str:
+        """Why it cannot be reached now, or ""."""
+        ...
+
     def traffic(self) -> tuple[int, int]:
         """Bytes sent and received since the beginning."""
         ...

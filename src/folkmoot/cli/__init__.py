@@ -14,12 +14,18 @@ COMMANDS = (
     "init",
     "up",
     "serve",
+    "create",
     "join",
+    "key",
     "control",
+    "update",
     "federate",
     "data",
     "generate",
     "simulate",
+    "store",
+    "elastic",
+    "job",
 )
 
 app = typer.Typer(

@@ -1,7 +1,8 @@
-"""`folkmoot status`, `pause` and `resume`: look at a run, halt it, let it go on."""
+"""`folkmoot status`, `pause`, `resume` and `extend`: look at a run, halt it, let it go on."""
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,18 +11,23 @@ import typer
 from folkmoot.cli import tls
 
 Address = Annotated[
-    str, typer.Argument(help="Where the run's state is kept: a server's host:port.")
+    str,
+    typer.Argument(help="Where the run is: a server's host:port, store:tcp://… or store:etcd://…."),
 ]
 RunId = Annotated[str, typer.Option(help="The run's name.")]
 Key = Annotated[Path, typer.Option(help="The owner's key: owner.key in the server's folder.")]
+AnyKey = Annotated[
+    Path | None, typer.Option(help="A key on the run's allow-list; a run for all needs none.")
+]
 
 
 def register(app: typer.Typer) -> None:
     say = "Say how far a run is. Any key that may join may look."
-    app.command("status", help=say)(_command("run_state", Path("client.key")))
+    app.command("status", help=say)(_command("run_state", None))
     halt = "Halt a run once its epoch has drained: nothing that was trained is lost."
     app.command("pause", help=halt)(_command("pause_run"))
     app.command("resume", help="Let a paused run go on.")(_command("resume_run"))
+    app.command()(extend)
 
 
 def _command(what: str, default_key: Any = ...) -> Callable[..., None]:
@@ -30,28 +36,57 @@ def _command(what: str, default_key: Any = ...) -> Callable[..., None]:
     def command(
         address: Address,
         run_id: RunId,
-        key: Key = default_key,
+        key: Any = default_key,
         tls_ca: tls.Ca = None,
         tls_cert: tls.Cert = None,
         tls_key: tls.Key = None,
     ) -> None:
-        _ask(what, address, run_id, key, tls_ca, tls_cert, tls_key)
+        with control_errors():
+            from folkmoot.host.tls import client_tls
+            from folkmoot.runs import control
 
+            secured = client_tls(tls_ca, tls_cert, tls_key)
+            show(asyncio.run(getattr(control, what)(address, run_id, key, secured)))
+
+    command.__annotations__["key"] = Key if default_key is ... else AnyKey
     return command
 
 
-def _ask(what: str, address: str, run_id: str, key: Path, *files: Path | None) -> None:
+def extend(
+    address: Address,
+    run_id: RunId,
+    total_steps: Annotated[int, typer.Option(help="Train until this step.", min=1)],
+    key: Key,
+    tls_ca: tls.Ca = None,
+    tls_cert: tls.Cert = None,
+    tls_key: tls.Key = None,
+) -> None:
+    """Give a run more steps, while it runs or after it was finished."""
+    with control_errors():
+        from folkmoot.host.tls import client_tls
+        from folkmoot.runs.control import extend_run
+
+        secured = client_tls(tls_ca, tls_cert, tls_key)
+        state = asyncio.run(extend_run(address, run_id, total_steps, key, secured))
+        show(state)
+        planned = getattr(state.run.model.lr, "total_steps", total_steps)
+        if planned < total_steps:
+            typer.echo(
+                f"  the learning rate ends at step {planned}: change [model.lr] in the run's file,"
+                " and `folkmoot update` it while the run is paused"
+            )
+        if not state.checkpoint.location and not state.run.model.checkpoint:
+            typer.echo("  the run stores no checkpoints: with its clients gone, it begins anew")
+
+
+def control_errors() -> AbstractContextManager[None]:
     from folkmoot.authority import Denied, Unreachable
     from folkmoot.cli.user_errors import user_errors
-    from folkmoot.host.tls import client_tls
-    from folkmoot.runs import control
 
-    with user_errors(Denied, Unreachable, ValueError, OSError):
-        ask = getattr(control, what)
-        _show(asyncio.run(ask(address, run_id, key, client_tls(*files))))
+    return user_errors(Denied, Unreachable, ValueError, OSError)
 
 
-def _show(state: Any) -> None:
+def show(state: Any) -> None:
     progress, epoch = state.progress, state.epoch
     pausing = ", pausing" if state.pause_wanted and state.phase != "Paused" else ""
     typer.echo(f"{state.run.run_id}: {state.phase}{pausing}, epoch {state.epoch_number}")

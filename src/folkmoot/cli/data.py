@@ -1,4 +1,4 @@
-"""`folkmoot data prepare`: make a token file of text files."""
+"""`folkmoot data`: make a token file of text files; the fingerprint of a run's data."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,8 +10,8 @@ from folkmoot.cli.progress import progress_bar
 
 def register(app: typer.Typer) -> None:
     data = typer.Typer(help="Prepare data for training.", no_args_is_help=True)
-    data.callback()(lambda: None)  # keeps `prepare` a subcommand though it is the only one
     data.command()(prepare)
+    data.command()(fingerprint)
     app.add_typer(data, name="data")
 
 
@@ -39,6 +39,20 @@ def prepare(
         f"{out}: {step.tokens:,} tokens ({step.dtype}, vocabulary {step.vocab_size:,}) of"
         f" {step.files} files; tokenizer in {out.with_name(step.tokenizer)}"
     )
+
+
+def fingerprint(
+    file: Annotated[Path, typer.Argument(help="The run's configuration, run.toml.")],
+) -> None:
+    """Print the fingerprint of a run's data and tokenizer, to put into its file under [model]."""
+    from folkmoot.cli.user_errors import user_errors
+    from folkmoot.exchange.bucket import open_object
+    from folkmoot.learning.data.fingerprint import fingerprints, written
+    from folkmoot.runs.config import load_run
+
+    with user_errors(ValueError, OSError):
+        found = fingerprints(load_run(file).model, open_object)
+        typer.echo(f'fingerprint = "{written(found)}"')
 
 
 def expand(files: list[Path], pattern: str) -> list[Path]:

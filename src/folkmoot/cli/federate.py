@@ -36,11 +36,11 @@ def serve(file: Config) -> None:
     """
     from folkmoot.cli.user_errors import user_errors
     from folkmoot.core.config import ConfigError
-    from folkmoot.federated.coordinator.config import load
+    from folkmoot.federated.coordinator.config import load_federation
     from folkmoot.host.journal import JournalError
 
     with user_errors(ConfigError, JournalError, OSError):
-        config = load(file)
+        config = load_federation(file)
         run_until_interrupted(_serve(config))
 
 
@@ -115,11 +115,11 @@ def up(
     """
     from folkmoot.cli.user_errors import user_errors
     from folkmoot.core.config import ConfigError
-    from folkmoot.federated.coordinator.config import load
+    from folkmoot.federated.coordinator.config import load_federation
     from folkmoot.host.journal import JournalError
 
     with user_errors(ConfigError, JournalError, OSError, ValueError):
-        config = load(file)
+        config = load_federation(file)
         load_participant(participant)
         run_until_interrupted(_up(config, participant, count))
 

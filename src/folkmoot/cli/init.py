@@ -30,7 +30,7 @@ keep_checkpoints = 3              # older ones are removed; 0 keeps all
 
 [model.architecture]
 type = "gpt"
-vocab_size = 257                  # bytes, and one to end a text
+vocab_size = 256                  # bytes; 0 ends a text. Multiples of 64 save traffic
 layers = 4
 heads = 4
 width = 256
@@ -65,5 +65,5 @@ def init(
     with user_errors(OSError):
         if file.exists():
             raise FileExistsError(f"{file} exists; name another file, or remove it")
-        file.write_text(TEMPLATE)
+        file.write_bytes(TEMPLATE.encode())
     typer.echo(f"wrote {file}: set run_id and [model.data], then `folkmoot up {file}`")

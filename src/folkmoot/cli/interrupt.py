@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -21,9 +22,10 @@ async def _run(work: Coroutine[Any, Any, Any]) -> bool:
     def interrupt() -> None:
         for number in SIGNALS:
             loop.remove_signal_handler(number)
-        typer.echo("interrupted", err=True)
         heard.set()
         task.cancel()
+        with suppress(OSError):  # the terminal may be gone
+            typer.echo("interrupted", err=True)
 
     for number in SIGNALS:
         loop.add_signal_handler(number, interrupt)

@@ -14,18 +14,25 @@ def register(app: typer.Typer) -> None:
 
 def join(
     address: Annotated[
-        str, typer.Argument(help="Where the run's state is kept: a server's host:port.")
+        str,
+        typer.Argument(
+            help="Where the run is: a server's host:port, store:tcp://… or store:etcd://…."
+        ),
     ],
     run_id: Annotated[str, typer.Option(help="The run to join.")],
     folder: Annotated[
         Path | None, typer.Option(help="Folder for this client's key, log and downloads.")
     ] = None,
     key: Annotated[
-        Path | None, typer.Option(help="This client's key; made when it does not exist.")
+        Path | None,
+        typer.Option(
+            help="This client's key (`folkmoot key` makes one); else one of the folder's."
+        ),
     ] = None,
     bind: Annotated[
-        str, typer.Option(help="Where peers reach this client; 0.0.0.0:0 for other machines.")
-    ] = "127.0.0.1:0",
+        str | None,
+        typer.Option(help="Where peers reach this client; else its address towards the run."),
+    ] = None,
     relay: Annotated[
         list[str] | None,
         typer.Option(help="Relay for peers behind NAT; 'default' is iroh's public set."),
@@ -34,6 +41,17 @@ def join(
     store_gb: Annotated[
         float, typer.Option(help="The most memory for what peers fetch from us, in GB.", min=0.01)
     ] = 4.0,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A folder, file or url that the run may use on this machine: its data, its"
+            " checkpoints. What is in the current folder it may; 'all' for everything."
+        ),
+    ] = None,
+    mapped: Annotated[
+        list[str] | None,
+        typer.Option("--map", help="THEIRS=OURS: a place of ours to use for one the run names."),
+    ] = None,
     modules: Annotated[
         list[str] | None,
         typer.Option("--import", help="Module to import first, such as one with a method of ours."),
@@ -47,28 +65,36 @@ def join(
     Ctrl-C tells the run and leaves; a second one leaves at once. Needs folkmoot[train].
     """
     from folkmoot.authority import Denied
+    from folkmoot.authority.open import split_url
     from folkmoot.cli.interrupt import run_until_interrupted
     from folkmoot.cli.user_errors import user_errors
     from folkmoot.cli.user_modules import import_module
+    from folkmoot.core.coordinator.config import RUN_ID_RULE, is_run_id
     from folkmoot.core.identity import short
     from folkmoot.host.memory import keep_memory
     from folkmoot.host.signing import Identity
     from folkmoot.host.tls import client_tls
 
     keep_memory()  # before torch starts threads
-    home = folder or Path("out") / run_id / "client"
     with user_errors(Denied, OSError, ValueError, ImportError):
+        if not is_run_id(run_id):
+            raise ValueError(f"--run-id {run_id!r}: it {RUN_ID_RULE}")
+        places = dict(_pair(text) for text in mapped or ())
+        home = folder or Path("out") / run_id / "client"
+        identity = Identity.read(key) if key else Identity.load(home / "client.key")
+        name = short(identity.public)
+        typer.echo(f"client {name} joins run '{run_id}' at {address}")
+        split_url(address)
+        typer.echo("  loads torch")
         import torch
 
+        from folkmoot.observe.narrator import Narrator
         from folkmoot.runs.join import join_run
 
         for module in modules or ():
             import_module(module)
         if threads:
             torch.set_num_threads(threads)
-        key = key or home / "client.key"
-        name = short(Identity.load(key).public)
-        typer.echo(f"client {name} joins run '{run_id}' at {address}")
         finished = run_until_interrupted(
             join_run(
                 address,
@@ -79,6 +105,16 @@ def join(
                 relays=relay or (),
                 store_gb=store_gb,
                 tls=client_tls(tls_ca, tls_cert, tls_key),
+                trust=trust or (),
+                places=places,
+                tell=Narrator(lambda line: typer.echo(f"  {line}")),
             )
         )
     typer.echo(f"client {name}: {'the run is finished' if finished else 'left'}")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    theirs, equals, ours = text.partition("=")
+    if not theirs or not equals or not ours:
+        raise ValueError(f"--map {text}: expected THEIRS=OURS, two places")
+    return theirs, ours

@@ -56,6 +56,7 @@ def serve(
     from folkmoot.core.config import ConfigError
     from folkmoot.host.journal import JournalError
     from folkmoot.host.tls import server_tls
+    from folkmoot.observe.narrator import ServerNarrator
     from folkmoot.runs.config import load_run
     from folkmoot.runs.serve import read_keys, serve_run
 
@@ -73,12 +74,15 @@ def serve(
             data=data,
             verify_checkpoints=verify_checkpoints,
             tls=tls,
+            tell=ServerNarrator(lambda line: typer.echo(f"  {line}")),
         )
-        run_until_interrupted(_serve(served, tls, ready_fd))
+        run_until_interrupted(_serve(served, tls, ready_fd, file))
     typer.echo("stopped; start again with the same --state to go on")
 
 
-async def _serve(served: Any, tls: Any, ready_fd: int | None) -> None:
+async def _serve(served: Any, tls: Any, ready_fd: int | None, file: Path) -> None:
+    from folkmoot.host.routes import is_loopback, shown_address
+
     async with served as server:
         if ready_fd is not None:
             os.write(ready_fd, f"{server.address}\n".encode())
@@ -88,7 +92,28 @@ async def _serve(served: Any, tls: Any, ready_fd: int | None) -> None:
         how_to_reach = " --tls-ca CA.pem" if tls else ""
         if tls and tls.client_ca:
             how_to_reach += " --tls-cert CERT.pem --tls-key KEY.pem"
-        here = f"{server.address} --run-id {server.run_id}{how_to_reach}"
+        here = f"{shown_address(server.address)} --run-id {server.run_id}{how_to_reach}"
         typer.echo(f"  join:  folkmoot join {here}")
+        if server.state.run.model.data is not None and not server.state.run.model.fingerprint:
+            typer.echo(
+                "  data:  not on this machine, so nobody is checked for having the same. Where it"
+                f" is, `folkmoot data fingerprint {file}` prints a line for the file"
+            )
+        if is_loopback(server.address):
+            typer.echo("         (from this machine only; for others add --listen 0.0.0.0:7400)")
         typer.echo(f"  owner: folkmoot pause {here} --key {server.owner_key}")
+        _tell_what_differs(server, file)
         await server.forever()
+
+
+def _tell_what_differs(server: Any, file: Path) -> None:
+    """Loudly: who edits a file expects that it counts."""
+    if not server.changes:
+        return
+    held = server.owner_key.parent
+    typer.secho(f"WARNING: {file} is not what is being run", fg="red", bold=True, err=True)
+    typer.echo(f"  The run in {held} goes on as it was. To make it what the file says:", err=True)
+    for change in server.changes:
+        typer.echo(f"    {change}   (possible {change.when})", err=True)
+    typer.echo(f"  folkmoot update {file} {server.address} --key {server.owner_key}", err=True)
+    typer.echo("  To begin a new run instead, give it another --state folder.", err=True)

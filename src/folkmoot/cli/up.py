@@ -17,10 +17,18 @@ def up(
         Path | None, typer.Option(help="Where everything goes: state, logs, plot.")
     ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads for each client.", min=1)] = 1,
+    authority: Annotated[
+        str, typer.Option(help="Who keeps the run's state: server, or store (a shared one).")
+    ] = "server",
+    store: Annotated[
+        str,
+        typer.Option(help="The store to use, tcp://… or etcd://…; else one is started here."),
+    ] = "",
 ) -> None:
     """Start a server and clients, watch them train, and sum up at the end.
 
-    Ctrl-C stops everything cleanly; `folkmoot up` again with the same folder goes on.
+    Ctrl-C stops everything cleanly; `folkmoot up` again with the same folder goes on. A run in a
+    store goes on as long as the store does: the one that is started here ends with this command.
     """
     from folkmoot.cli.user_errors import user_errors
     from folkmoot.core.config import ConfigError
@@ -28,16 +36,25 @@ def up(
     from folkmoot.runs.config import load_run
     from folkmoot.runs.local_processes import LocalRun
 
-    with user_errors(ConfigError, OSError, RuntimeError):
+    with user_errors(ConfigError, OSError, RuntimeError, ValueError):
+        if authority not in ("server", "store"):
+            raise ValueError(f"--authority {authority}: it is server or store")
+        if store and authority != "store":
+            raise ValueError("--store is for a run that a store holds: add --authority store")
         run = load_run(file)
         home = folder or Path("out") / run.run_id
         with LocalRun(file, run.run_id, home, threads) as local:
-            local.serve()
+            if authority == "store":
+                local.keep_in_store(store)
+            else:
+                local.serve()
             for _ in range(clients):
                 local.join()
             try:
                 picture = watch(local, run)
             except KeyboardInterrupt:
-                typer.echo("stopping; run the same command again to go on")
+                lost = authority == "store" and not store
+                again = "what the store held is gone" if lost else "run the same command again"
+                typer.echo(f"stopping; {again}{'' if lost else ' to go on'}")
                 return
             sum_up(picture, home, run)

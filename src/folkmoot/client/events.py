@@ -16,6 +16,18 @@ class Began(Record, frozen=True, tag=True):
     parameters: int
 
 
+class Doing(Record, frozen=True, tag=True):
+    """What a client that does not train is at, or waits for."""
+
+    what: str
+
+
+class RunChanged(Record, frozen=True, tag=True):
+    """The owner changed what is computed; the client builds its model anew."""
+
+    changes: tuple[str, ...]
+
+
 class StateSeen(Record, frozen=True, tag=True):
     """The authority's state changed."""
 
@@ -98,6 +110,20 @@ class Peers(Record, frozen=True, tag=True):
 
     what: str
     detail: str
+
+
+class PeerUnreachable(Record, frozen=True, tag=True):
+    """A member cannot be connected to; it is tried again."""
+
+    peer: str
+    address: str
+    reason: str
+
+
+class PeerReached(Record, frozen=True, tag=True):
+    """One that could not be connected to before."""
+
+    peer: str
 
 
 class CheckpointStored(Record, frozen=True, tag=True):

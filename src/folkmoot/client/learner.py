@@ -113,6 +113,13 @@ class Learner:
         if shared:
             self.method.load_state_dict({n: _tensor(parts[n], t) for n, t in shared.items()})
 
+    def take_over(self, other: "Learner") -> bool:
+        """The model that another learner holds, if it is made of the same parts."""
+        if other.part_sizes() != self.part_sizes():
+            return False
+        self.adopt({name: _bytes(part) for name, part in other.parts().items()})
+        return True
+
     # Showing it.
 
     def parts(self) -> dict[str, torch.Tensor]:

@@ -17,10 +17,14 @@ from folkmoot.authority import Authority, Unreachable
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
 from folkmoot.client.models import Models
+from folkmoot.client.places import ANYWHERE, Places
+from folkmoot.client.reach import Reach
 from folkmoot.client.results import Results
 from folkmoot.client.training import Training
+from folkmoot.client.waiting import waits_for
 from folkmoot.core.coordinator import Coordinator, Phase, Run
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.changes import same_work
 from folkmoot.core.coordinator.client import machine
 from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.client.ledger import Result
@@ -33,8 +37,17 @@ from folkmoot.host.tasks import end_tasks
 
 Emit = Callable[[Record], None]
 
+
+class RunChanged(Exception):
+    """The owner changed what members compute with: build a learner for `run`, and go on."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__("the owner changed the run")
+        self.run = run
+
+
 # Waits between attempts to reach the authority, in seconds.
-FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
+FIRST_WAIT, LONGEST_WAIT = 0.1, 1.0
 
 
 class Member:
@@ -49,28 +62,35 @@ class Member:
         learner: Learner,
         folder: Path,
         emit: Emit,
+        places: Places = ANYWHERE,
+        holds: bytes = b"",
     ) -> None:
+        """`holds` is the hash of the run's model, if the learner has it already."""
         self.peer = peer
+        self._joined = run
         self.authority = authority
         self.learner = learner
         self.emit = emit
         self.client = ClientState(identity, run.run_id, peer.address)
+        self.client.model_hash = holds
         self._queue: asyncio.Queue[c.Event] = asyncio.Queue()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._epoch_tasks: set[asyncio.Task[Any]] = set()
         self._no_storing = threading.Event()
+        self._waits = ""  # what we said last that we wait for
         self._logged: events.StateSeen | None = None
         self._account_before = (-1, 0, 0)  # epoch, bytes sent, least possible
         tell = self._queue.put_nowait
+        self.reach = Reach(emit, lambda peers: tell(c.Unreachable(peers)))
         self.results = Results(peer, learner, tell, emit)
         self.training = Training(learner, self.results, tell, emit)
-        self.models = Models(peer, learner, folder, self.training.work, emit)
+        self.models = Models(peer, learner, folder, self.training.work, emit, places, bool(holds))
         peer.on_event = self._noticed
 
     # The loop.
 
     async def run(self) -> Coordinator:
-        """Be a member until the run is finished; its last state."""
+        """Be a member until the run is finished; its last state. Raises `RunChanged`."""
         watching = asyncio.create_task(self._watch())
         loops = (self.results.listen(), self._decide())
         running = [watching, *(asyncio.create_task(loop) for loop in loops)]
@@ -94,9 +114,12 @@ class Member:
         self._no_storing.set()
         await end_tasks([*running, *self._tasks])
         await self.training.close()
+        self.models.unshare()
 
     async def _watch(self) -> Coordinator:
         async for state in self.authority.watch():
+            if not same_work(self._joined, state.run):
+                raise RunChanged(state.run)
             self._queue.put_nowait(c.Saw(state))
             if state.phase is Phase.Finished:
                 self._log(state)
@@ -125,12 +148,17 @@ class Member:
     def _log(self, state: Coordinator) -> None:
         height = state.round.height if state.epoch.rounds else -1
         step = state.progress.step
+        waits = waits_for(state, self.client.id)
+        if waits and waits != self._waits:
+            self.emit(events.Doing(waits))
+        self._waits = waits
         seen = events.StateSeen(state.phase, state.epoch_number, height, step, state.active)
         if seen != self._logged:
             self._logged = seen
             self.emit(seen)
 
     def _noticed(self, event: PeerEvent) -> None:
+        self.reach.noticed(event)
         if isinstance(event, Misbehaved):
             self.emit(events.Peers("misbehaved", f"{short(event.peer)}: {event.reason}"))
 
@@ -143,6 +171,7 @@ class Member:
             case c.Connect(peers, places):
                 # Before anything that follows: a model is loaded from those we are connected to.
                 self.peer.make_room(self.learner.room(places))
+                self.reach.members(dict(peers))
                 await self.peer.members(dict(peers))
             case c.Load():
                 self._begin(self._load(effect), of_epoch=True)
@@ -165,6 +194,9 @@ class Member:
                 self._begin(self.results.fetch(effect), of_epoch=True)
             case c.Ask():
                 self._begin(self.results.ask(effect), of_epoch=True)
+            case c.Probe(peers):
+                for peer in peers:
+                    self._begin(self.results.probe(peer), of_epoch=True)
             case c.Forget():
                 self.results.forget(effect)
             case c.Upload():

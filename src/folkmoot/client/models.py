@@ -14,9 +14,10 @@ from typing import Any
 
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
+from folkmoot.client.places import ANYWHERE, NotTrusted, Places
 from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.state import CheckpointSource
-from folkmoot.exchange.bucket import BucketError, open_checkpoints
+from folkmoot.exchange.bucket import Bucket, BucketError, HubRepository, open_checkpoints
 from folkmoot.exchange.peer import (
     ModelManifest,
     Peer,
@@ -51,10 +52,13 @@ class Models:
         folder: Path,
         work: Work,
         emit: Callable[[Record], None],
+        places: Places = ANYWHERE,
+        holds: bool = False,
     ) -> None:
         self.peer, self.learner, self.folder = peer, learner, folder
+        self._places = places
         self._work, self._emit = work, emit
-        self._holds = False  # whether there was a model of the run here before
+        self._holds = holds  # whether there was a model of the run here before
         self._shared: SharedModel | None = None
 
     # In.
@@ -67,7 +71,7 @@ class Models:
             model_hash: bytes = await self._work(self.learner.hash)
             if action.model_hash and model_hash != action.model_hash:
                 raise WrongModel(f"The model from {source} is not the one that was agreed on.")
-        except (WrongModel, BucketError, CheckpointError, OSError) as error:
+        except (WrongModel, BucketError, CheckpointError, NotTrusted, OSError) as error:
             self._emit(events.ModelNotLoaded(action.epoch, str(error)))
             return None
         self._holds = True
@@ -121,11 +125,16 @@ class Models:
 
     async def _from_storage(self, location: str) -> str:
         root, _, name = location.rpartition("/")
+        if not name or name.startswith("."):
+            raise CheckpointError(f"{location} is not the place of a checkpoint")
         await self._work(self.learner.restore, await in_daemon_thread(self._read_back, root, name))
         return "storage"
 
     def _read_back(self, root: str, name: str) -> Path:
-        return fetch(open_checkpoints(root), name, self.folder / "checkpoints")
+        return fetch(self._open(root), name, self.folder / "checkpoints")
+
+    def _open(self, root: str) -> Bucket | HubRepository:
+        return open_checkpoints(self._places.ours(root))
 
     # Out.
 
@@ -162,7 +171,7 @@ class Models:
         model, (root, _, newest) = self.learner.run.model, agreed.rpartition("/")
         if not model.keep_checkpoints or root != model.checkpoint.rstrip("/"):
             return
-        store = open_checkpoints(root)
+        store = self._open(root)
         try:
             removed = await in_daemon_thread(prune, store, model.keep_checkpoints, newest)
         except (BucketError, OSError) as error:
@@ -172,6 +181,6 @@ class Models:
 
     def _store(self, step: int, stopped: Callable[[], bool]) -> str:
         root = self.learner.run.model.checkpoint
-        name = self.learner.save(open_checkpoints(root), step, stopped)
+        name = self.learner.save(self._open(root), step, stopped)
         self._read_back(root, name)
         return f"{root.rstrip('/')}/{name}"

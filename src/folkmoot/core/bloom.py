@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 _PRIME = 0x100000001B3
-_MASK = (1 << 64) - 1
 # ln(1/0.01) / ln(2)^2 bits an item, and the 7 keys that are best for it, give 1 % false hits.
 BITS_PER_ITEM = 9.5851
 KEYS = 7
+Items = Sequence[bytes] | NDArray[np.uint8]
 
 
 class Shape(NamedTuple):
@@ -29,7 +29,7 @@ def bloom_bits(items: int) -> int:
     return max(1, -int(-items * BITS_PER_ITEM // 64)) * 64
 
 
-@lru_cache(1024)
+@lru_cache(128)  # a few rounds of all witnesses
 def bloom_shape(items: int, seed: int, owner: int) -> Shape:
     """The filter that `owner` (its index in the round) fills in a round with `seed`."""
     root = seed.to_bytes(8, "little") + owner.to_bytes(8, "little")
@@ -40,14 +40,7 @@ def bloom_shape(items: int, seed: int, owner: int) -> Shape:
     return Shape(bloom_bits(items), keys)
 
 
-def fnv1a(data: bytes, key: int) -> int:
-    """FNV-1a of `data`, 64 bits, starting from `key`."""
-    for byte in data:
-        key = ((key ^ byte) * _PRIME) & _MASK
-    return key
-
-
-def positions(items: Sequence[bytes] | NDArray[np.uint8], shape: Shape) -> NDArray[np.int64]:
+def positions(items: Items, shape: Shape) -> NDArray[np.int64]:
     """The bits of every item (all of one length), one row an item."""
     columns = as_rows(items).T.astype(np.uint64, order="C")
     state = np.repeat(np.array(shape.keys, np.uint64)[:, None], columns.shape[1], axis=1)
@@ -58,7 +51,7 @@ def positions(items: Sequence[bytes] | NDArray[np.uint8], shape: Shape) -> NDArr
     return (state % np.uint64(shape.bits)).astype(np.int64).T
 
 
-def as_rows(items: Sequence[bytes] | NDArray[np.uint8]) -> NDArray[np.uint8]:
+def as_rows(items: Items) -> NDArray[np.uint8]:
     """Items of one length as the rows of an array."""
     if isinstance(items, np.ndarray):
         return items
@@ -66,16 +59,14 @@ def as_rows(items: Sequence[bytes] | NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.frombuffer(b"".join(items), np.uint8).reshape(len(items), width)
 
 
-def fill(items: Sequence[bytes] | NDArray[np.uint8], shape: Shape) -> bytes:
+def fill(items: Items, shape: Shape) -> bytes:
     """A filter that holds `items`."""
     bits = np.zeros(shape.bits, np.uint8)
     bits[positions(items, shape).ravel()] = 1
     return np.packbits(bits, bitorder="little").tobytes()
 
 
-def holds(
-    bloom: bytes, items: Sequence[bytes] | NDArray[np.uint8], shape: Shape
-) -> NDArray[np.bool_]:
+def holds(bloom: bytes, items: Items, shape: Shape) -> NDArray[np.bool_]:
     """For every item, whether the filter (perhaps falsely) holds it."""
     bits = np.unpackbits(np.frombuffer(bloom, np.uint8), bitorder="little").view(np.bool_)
     hit: NDArray[np.bool_] = np.all(bits[positions(items, shape)], axis=1)

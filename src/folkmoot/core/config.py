@@ -14,6 +14,7 @@ import re
 import tomllib
 import types
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import msgspec
@@ -81,10 +82,14 @@ def settle_floats(struct: msgspec.Struct) -> None:
 
     They are equal as numbers and must be as bytes, wherever the struct was made.
     """
-    for field in msgspec.structs.fields(type(struct)):
-        if field.type is float:
-            value = float(getattr(struct, field.name)) + 0.0
-            msgspec.structs.force_setattr(struct, field.name, value)
+    for name in _float_fields(type(struct)):
+        value = float(getattr(struct, name)) + 0.0
+        msgspec.structs.force_setattr(struct, name, value)
+
+
+@cache
+def _float_fields(type_: type[msgspec.Struct]) -> tuple[str, ...]:
+    return tuple(field.name for field in msgspec.structs.fields(type_) if field.type is float)
 
 
 def all_broken(struct: msgspec.Struct, path: str = "") -> Iterator[Broken]:

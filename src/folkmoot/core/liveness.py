@@ -5,6 +5,7 @@ not silence of the participants.
 """
 
 from collections.abc import Iterable
+from itertools import takewhile
 
 
 class Liveness:
@@ -25,13 +26,10 @@ class Liveness:
 
     def expired(self, now: int) -> tuple[str, ...]:
         """Everybody whose time has come, once: they are forgotten."""
-        lost = []
-        for id, at in self._expires.items():
-            if at > now:
-                break
-            lost.append(id)
+        due = takewhile(lambda entry: entry[1] <= now, self._expires.items())
+        lost = tuple(sorted(id for id, _ in due))
         self.forget(lost)
-        return tuple(sorted(lost))
+        return lost
 
     def next_expiry(self) -> int | None:
         """When to look again."""

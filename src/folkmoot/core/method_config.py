@@ -62,8 +62,8 @@ class DenseConfig(_Settings, frozen=True, kw_only=True, tag="dense"):
     weight_decay: NonNegative = 0.0
 
 
-class DiLoCoConfig(_Settings, frozen=True, kw_only=True, tag="diloco"):
-    """Some AdamW steps at home, then one Nesterov step along the mean of how far everyone went."""
+class LocalSteps(_Settings, frozen=True, kw_only=True):
+    """AdamW steps at home, between two exchanges."""
 
     local_steps: Annotated[int, Meta(ge=1, le=100_000)] = 30
     beta1: Decay = 0.9
@@ -71,20 +71,20 @@ class DiLoCoConfig(_Settings, frozen=True, kw_only=True, tag="diloco"):
     eps: Positive = 1e-8
     clip: NonNegative = 1.0
     weight_decay: NonNegative = 0.1
+
+
+class DiLoCoConfig(LocalSteps, frozen=True, kw_only=True, tag="diloco"):
+    """Some AdamW steps at home, then one Nesterov step along the mean of how far everyone went."""
+
     outer_lr: Positive = 0.7
     outer_momentum: Decay = 0.9
     bits: Literal[16, 32] = 32
 
 
-class SparseLoCoConfig(_Settings, frozen=True, kw_only=True, tag="sparseloco"):
+class SparseLoCoConfig(LocalSteps, frozen=True, kw_only=True, tag="sparseloco"):
     """DiLoCo whose pseudo-gradient travels as error-fed top-k with 2-bit values."""
 
     local_steps: Annotated[int, Meta(ge=1, le=100_000)] = 16
-    beta1: Decay = 0.9
-    beta2: Decay = 0.95
-    eps: Positive = 1e-8
-    clip: NonNegative = 1.0
-    weight_decay: NonNegative = 0.1
     outer_lr: Positive = 1.0
     error_decay: Decay = 0.95
     k: Annotated[int, Meta(ge=1, le=64)] = 1

@@ -7,11 +7,13 @@ change copies one shard and the list of shards. Order is by identity: it does no
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 SHARDS = 128
+_id = attrgetter("id")
 
 
 class Identified(Protocol):
@@ -20,10 +22,6 @@ class Identified(Protocol):
 
 
 R = TypeVar("R", bound=Identified)
-
-
-def _id(record: Identified) -> bytes:
-    return record.id
 
 
 class Registry(msgspec.Struct, Generic[R], frozen=True, array_like=True):

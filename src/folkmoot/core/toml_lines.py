@@ -54,9 +54,7 @@ class _Scanner:
                 self.note(section, start)
                 section = (*section, self.arrays[section])
             self.note(section, start)
-        self.take("]")
-        if many:
-            self.take("]")
+        self.take("]]" if many else "]")
         return section
 
     def pair(self, section: Path) -> None:

@@ -4,8 +4,8 @@ What a participant's owner needs is here; what a coordinator's owner needs is `f
 and `folkmoot federate serve`.
 """
 
-from folkmoot.federated.participant.loop import Settings, join, take_part
+from folkmoot.federated.participant.loop import Settings, join_federation, take_part
 from folkmoot.federated.participant.participant import Participant
 from folkmoot.host.tls import ClientTls
 
-__all__ = ["ClientTls", "Participant", "Settings", "join", "take_part"]
+__all__ = ["ClientTls", "Participant", "Settings", "join_federation", "take_part"]

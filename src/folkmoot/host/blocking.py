@@ -6,6 +6,7 @@ running already (a notebook has one), and gRPC, which suffers from several loops
 
 import asyncio
 import functools
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
@@ -16,15 +17,19 @@ T = TypeVar("T")
 
 
 @functools.cache
-def _background_loop() -> asyncio.AbstractEventLoop:
+def background_loop() -> asyncio.AbstractEventLoop:
+    """The one loop, in its own thread."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="folkmoot", daemon=True).start()
     return loop
 
 
+os.register_at_fork(after_in_child=background_loop.cache_clear)  # a fork has no such thread
+
+
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     """Carry `work` out and wait for it. Ctrl-C cancels it, and is raised when it has ended."""
-    loop, ended = _background_loop(), threading.Event()
+    loop, ended = background_loop(), threading.Event()
     tasks: list[asyncio.Task[T]] = []
 
     def start() -> None:
@@ -69,13 +74,10 @@ def blocking_context(
             context = function(*args, **kwargs)
             return context, await context.__aenter__()
 
-        async def leave(context: AbstractAsyncContextManager[T]) -> None:
-            await context.__aexit__(None, None, None)
-
         context, value = run_blocking(opened())
         try:
             yield value
         finally:
-            run_blocking(leave(context))
+            run_blocking(context.__aexit__(None, None, None))
 
     return functools.wraps(function)(enter)

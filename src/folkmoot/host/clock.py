@@ -24,10 +24,13 @@ def rising_clock(last: int, clock: Clock = wall_clock) -> Clock:
     return now
 
 
-def standing_clock(last: int) -> Clock:
-    """Goes on from `last`: the time of a machine that stands still while nobody holds it."""
-    begun = time.monotonic() - last / 1000
-    return lambda: round((time.monotonic() - begun) * 1000)
+def standing_clock(last: int, pause: float = 0.0) -> Clock:
+    """Goes on from `last`: the time of a machine that stands still while nobody holds it.
+
+    And for `pause` seconds after that, in which others find the new holder.
+    """
+    begun = time.monotonic() - last / 1000 + pause
+    return lambda: max(round((time.monotonic() - begun) * 1000), last)
 
 
 def backoff(first: float = 0.1, most: float = 10.0) -> Iterator[float]:

@@ -19,14 +19,14 @@ import errno
 import logging
 import secrets
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol
 
 import msgspec
 
 from folkmoot.core.machine import Effect, Machine, Outcome, Refused, State, Tick
 from folkmoot.core.unreadable import UNREADABLE
 from folkmoot.host.clock import Clock, standing_clock
-from folkmoot.host.journal import Journal, JournalError
+from folkmoot.host.journal import JournalError
 
 logger = logging.getLogger(__name__)
 
@@ -75,13 +75,28 @@ class Step(NamedTuple):
     now: int
 
 
+class Log(Protocol):
+    """Where records are kept: a `Journal`, or what promises the same."""
+
+    epoch: int
+    records: list[bytes]
+    size: int
+    begun: int
+
+    @property
+    def path(self) -> Any: ...
+    def begin(self, *records: bytes) -> None: ...
+    def append(self, record: bytes) -> None: ...
+    def close(self) -> None: ...
+
+
 class Durable(Generic[State]):
     """Holds one machine. `act` is called with every `Step`, once it is on the disk."""
 
     def __init__(
         self,
         machine: Machine[State],
-        journal: Journal,
+        journal: Log,
         owner: str,
         create: Callable[[], State],
         act: Callable[[Step], None],
@@ -97,7 +112,7 @@ class Durable(Generic[State]):
         self._recorded = 0  # batches in this file; all but the last had been acted on
         self._inbox: list[tuple[Any, asyncio.Future[Refused | None]]] = []
         self._wake = asyncio.Event()
-        self.resumed = bool(journal.records)
+        self.epoch, self.resumed = journal.epoch, bool(journal.records)
         self.unfinished: tuple[Effect, ...] = ()
         try:
             self.state, last = self._recover() if self.resumed else self._begin(create)
@@ -105,10 +120,6 @@ class Durable(Generic[State]):
             journal.close()
             raise
         self.now = clock(last)
-
-    @property
-    def epoch(self) -> int:
-        return self._journal.epoch
 
     # Events.
 
@@ -173,7 +184,9 @@ class Durable(Generic[State]):
     async def _wait(self, seconds: float | None) -> bool:
         """Until something is submitted (False) or the time is over (True)."""
         try:
-            await asyncio.wait_for(self._wake.wait(), seconds)
+            # Not `wait_for`: in Python 3.11 it forgets that it was cancelled if it ends just then.
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
             return False
         except TimeoutError:
             return True

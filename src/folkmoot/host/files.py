@@ -1,12 +1,15 @@
-"""Write a file so that its name never shows anything but the whole content.
+"""Write a file so that its name never shows anything but the whole content; say which file failed.
 
 The bytes go to a staging file beside it, which is synced, then renamed (or linked, when the name
 must be new), then the folder is synced: after `commit` returns the file survives a power cut;
 before, nobody sees it.
 """
 
+import fcntl
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -26,8 +29,9 @@ class StagedFile:
 
     def write(self, chunk: bytes | bytearray | memoryview) -> None:
         rest = memoryview(chunk).cast("B")
-        while rest:
-            rest = rest[self._file.write(rest) :]
+        with naming(self.path):
+            while rest:
+                rest = rest[self._file.write(rest) :]
 
     def commit(self, create: bool = False, durable: bool = True) -> None:
         """Give the file its name. With `create`, FileExistsError if the name is taken.
@@ -35,7 +39,8 @@ class StagedFile:
         What is not `durable` may be gone after a power cut.
         """
         if durable:
-            os.fsync(self._file.fileno())
+            with naming(self.path):
+                os.fsync(self._file.fileno())
         if create:
             os.link(self.staging, self.path)
             self.staging.unlink()
@@ -50,6 +55,46 @@ class StagedFile:
     def __exit__(self, *raised: object) -> None:
         self._file.close()
         self.staging.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An error of the system says which file it is about: a full disk by itself does not."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """A file of UTF-8, whatever the locale; ValueError says where it is not."""
+    try:
+        return Path(path).read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{os.fspath(path)}: byte {error.start} is not UTF-8 text ({error.reason}); save the"
+            " file as UTF-8"
+        ) from None
+
+
+@contextmanager
+def held_alone(path: Path, sentence: str) -> Iterator[None]:
+    """Hold a file against other processes of this machine; ValueError when one holds it.
+
+    The system lets go of it when the process ends, however it does.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise ValueError(sentence) from None
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

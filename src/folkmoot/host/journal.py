@@ -2,8 +2,9 @@
 
 - `append` returns when the record is on the disk (fdatasync in a file filled beforehand, so that
   the disk has no metadata to write: ten times cheaper than growing a file).
-- A record is its length, a CRC-32 that continues the one before, and its bytes. A last record that
-  was cut off by a crash is forgotten: nobody acted on it. Damage anywhere else is an error.
+- A last record that was cut off by a crash is forgotten: nobody acted on it. Its file is kept all
+  the same. Everything else that cannot be read is an error: no record is given up (the bytes, and
+  how the two are told apart, are in `journal_format`).
 - One process holds a journal; a second one is refused. Every holder has an `epoch` of its own,
   larger than all before it, and writes to a file of that number, which it `begin`s with what it
   made of the records it found.
@@ -13,16 +14,16 @@
 """
 
 import fcntl
+import logging
 import os
 import re
-import zlib
+from collections.abc import Callable
 from pathlib import Path
 
-from folkmoot.host.files import sync_folder
+from folkmoot.host.files import naming, sync_folder
+from folkmoot.host.journal_format import Damaged, Frames, Written, filled, new_file, read_file
 
-MAGIC = b"FOLKMOOT JOURNAL 2\n"
-CHUNK = 256 * 1024
-MAX_RECORD = 64 * 1024 * 1024
+logger = logging.getLogger(__name__)
 
 
 class JournalError(Exception):
@@ -40,62 +41,64 @@ class Journal:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._fd = -1
-        self._position = self._filled = self._crc = 0
-        #: The size it began with.
-        self.begun = 0
+        self._filled = self._reached = 0  # bytes of zeros or more, and how far writes ever came
+        self._frames: Frames
+        #: Bytes in use, and how many it began with.
+        self.size = self.begun = 0
         self._lock = self._hold(take_over)
         try:
             older = self._files()
             self.epoch = max(older, default=0) + 1
+            #: Where this holder writes.
+            self.file = self._file(self.epoch)
             self._claim()
             #: The records of the last holder.
-            self.records = _read(older)
+            self.records, self._cut_off = _read(older)
         except BaseException:
             self.close()
             raise
 
-    @property
-    def file(self) -> Path:
-        """Where this holder writes."""
-        return self._file(self.epoch)
-
-    @property
-    def size(self) -> int:
-        """Bytes in use."""
-        return self._position
-
     def begin(self, *records: bytes) -> None:
         """Start a new file with these records in place of all before; durable on return."""
-        body, crc = bytearray(MAGIC), 0
-        for record in records:
-            frame, crc = _frame(record, crc)
-            body += frame
-        size = -(-(len(body) + CHUNK) // CHUNK) * CHUNK
+        frames, body = new_file(records)
+        size = filled(len(body))
         partial = self.file.with_name(f"{self.file.name}.part")
         fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        os.write(fd, bytes(body) + bytes(size - len(body)))
-        os.fsync(fd)
-        self._refuse_if_fenced()
-        os.replace(partial, self.file)
+        try:
+            with naming(partial):
+                _write_all(lambda rest, _: os.write(fd, rest), body + bytes(size - len(body)))
+                os.fsync(fd)
+            self._refuse_if_fenced()
+            os.replace(partial, self.file)
+        except BaseException:
+            os.close(fd)
+            raise
         sync_folder(self.path.parent)
         if self._fd >= 0:
             os.close(self._fd)
-        self._fd, self._filled, self._position, self._crc = fd, size, len(body), crc
-        self.begun, self.records = len(body), []
-        for epoch, file in self._files().items():
-            if epoch < self.epoch:
-                file.unlink(missing_ok=True)
+        self._fd, self._filled, self._frames = fd, size, frames
+        self.size = self.begun = self._reached = len(body)
+        self.records = []
+        self._remove_older()
 
     def append(self, record: bytes) -> None:
         """Add one record; durable on return. Raises `Fenced` when it counts for nothing."""
-        frame, crc = _frame(record, self._crc)
-        if self._position + len(frame) > self._filled:
-            self._fill(self._position + len(frame))
-        os.pwrite(self._fd, frame, self._position)
-        os.fdatasync(self._fd)
+        frame = self._frames.frame(record, self.size)
+        end = self.size + len(frame)
+        with naming(self.file):
+            self._write(frame, end)
         self._refuse_if_fenced()
-        self._position += len(frame)
-        self._crc = crc
+        self._frames.kept(record)
+        self.size = self._reached = end
+
+    def _write(self, frame: bytes, end: int) -> None:
+        if end > self._filled:
+            self._fill(end)
+        # Zeros over the rest of one that could not be written before it.
+        frame = frame.ljust(self._reached - self.size, b"\0")
+        self._reached = max(self._reached, end)
+        _write_all(lambda rest, done: os.pwrite(self._fd, rest, self.size + done), frame)
+        os.fdatasync(self._fd)
 
     def close(self) -> None:
         for fd in (self._fd, self._lock):
@@ -139,44 +142,52 @@ class Journal:
             raise Fenced(f"{self.path} was taken over by another process: end this one")
 
     def _fill(self, needed: int) -> None:
-        target = -(-(needed + CHUNK) // CHUNK) * CHUNK
-        os.pwrite(self._fd, bytes(target - self._filled), self._filled)
+        start, target = self._filled, filled(needed)
+        _write_all(
+            lambda rest, done: os.pwrite(self._fd, rest, start + done), bytes(target - start)
+        )
         os.fsync(self._fd)
         self._filled = target
 
+    def _remove_older(self) -> None:
+        for epoch, file in self._files().items():
+            if file == self._cut_off:
+                file.rename(file.with_name(f"{file.name}.cut"))
+            elif epoch < self.epoch:
+                file.unlink(missing_ok=True)
 
-def _frame(record: bytes, crc: int) -> tuple[bytes, int]:
-    if not 0 < len(record) <= MAX_RECORD:
-        raise ValueError(f"a record of {len(record)} bytes; expected 1 to {MAX_RECORD}")
-    crc = zlib.crc32(record, crc)
-    return len(record).to_bytes(4, "little") + crc.to_bytes(4, "little") + record, crc
+
+def _write_all(write: Callable[[memoryview, int], int], data: bytes) -> None:
+    """A disk that is nearly full takes a part; the next try says what is wrong."""
+    done = 0
+    while done < len(data):
+        done += write(memoryview(data)[done:], done)
 
 
-def _read(files: dict[int, Path]) -> list[bytes]:
-    """The records of the newest holder that began; one that only claimed its epoch wrote none."""
+def _read(files: dict[int, Path]) -> tuple[list[bytes], Path | None]:
+    """The records of the newest holder that began, and its file if a record was cut off there.
+
+    One that only claimed its epoch wrote none.
+    """
     for _, path in sorted(files.items(), reverse=True):
         if data := path.read_bytes():
-            if not data.startswith(MAGIC):
-                raise JournalError(f"{path} is not a journal of Folkmoot's")
-            return _parse(data, path)
-    return []
+            written = _parse(data, path)
+            if not written.cut:
+                return written.records, None
+            logger.warning(
+                "%s ends in a record that a crash cut off at byte %d: nobody acted on it, and it is"
+                " left out; the file is kept as %s.cut",
+                *(path, written.end, path.name),
+            )
+            return written.records, path
+    return [], None
 
 
-def _parse(data: bytes, path: Path) -> list[bytes]:
-    records, position, crc = [], len(MAGIC), 0
-    while length := int.from_bytes(data[position : position + 4], "little"):
-        end = position + 8 + length
-        record = data[position + 8 : end]
-        new_crc = zlib.crc32(record, crc)
-        if length > MAX_RECORD or new_crc != int.from_bytes(
-            data[position + 4 : position + 8], "little"
-        ):
-            if length <= MAX_RECORD and any(data[end:]):
-                raise JournalError(
-                    f"{path} is damaged at byte {position}, and more follows: restore it from a "
-                    "copy, or begin again with an empty state folder"
-                )
-            break
-        records.append(record)
-        position, crc = end, new_crc
-    return records
+def _parse(data: bytes, path: Path) -> Written:
+    try:
+        return read_file(data)
+    except Damaged as error:
+        raise JournalError(
+            f"{path} cannot be used: {error}. Nothing was changed. Restore it from a copy, or move"
+            " its folder away and begin again"
+        ) from None

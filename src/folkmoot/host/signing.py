@@ -17,7 +17,7 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from folkmoot.host.files import sync_folder
+from folkmoot.host.files import StagedFile, read_text
 
 KEY_BYTES = 32
 SESSION_BYTES = 16
@@ -34,19 +34,12 @@ def load_secret(path: str | os.PathLike[str], first: str = "") -> bytes:
     """
     file = Path(path)
     if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.with_name(f"{file.name}.{secrets.token_hex(4)}.part")
-        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(fd, "w") as out:
-            out.write((first or secrets.token_hex(KEY_BYTES)) + "\n")
-            out.flush()
-            os.fsync(fd)
-        with contextlib.suppress(FileExistsError):
-            os.link(partial, file)
-        partial.unlink()
-        sync_folder(file.parent)
+        with contextlib.suppress(FileExistsError), StagedFile(file) as staged:
+            staged.staging.chmod(0o600)
+            staged.write(f"{first or secrets.token_hex(KEY_BYTES)}\n".encode())
+            staged.commit(create=True)
     try:
-        secret = bytes.fromhex(file.read_text().strip())
+        secret = bytes.fromhex(read_text(file).strip())
     except ValueError:
         secret = b""
     if len(secret) != KEY_BYTES:
@@ -71,6 +64,15 @@ class Identity:
         """The key in `path` (64 hex digits), made and kept there when the file does not exist."""
         return cls(load_secret(path))
 
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> "Identity":
+        """The key in `path`; a file that is not there is an error, not a new key."""
+        if not Path(path).exists():
+            raise FileNotFoundError(
+                f"there is no key {os.fspath(path)}: is the name right? `folkmoot key` makes one"
+            )
+        return cls(load_secret(path))
+
     def sign(self, data: bytes) -> bytes:
         return self.private_key.sign(data)
 
@@ -82,10 +84,15 @@ class Signer:
         self.identity = identity
         # Above every nonce of an earlier process with the same key, unless the clock went back.
         self._nonce = time.time_ns() // 1000
+        self._ahead = 3_600_000_000
 
     def leap(self) -> None:
-        """Go on with nonces an hour ahead, past those of a life in which the clock was ahead."""
-        self._nonce += 3_600_000_000
+        """Go on with nonces an hour ahead, past those of a life in which the clock was ahead.
+
+        Each time twice as far: it may have been ahead by days.
+        """
+        self._nonce += self._ahead
+        self._ahead *= 2
 
     def sign(self, proof: Any, session: bytes, signed_bytes: Callable[[], bytes]) -> None:
         """Fill in a request's `proof`; signed again from scratch each time it is sent.
@@ -122,18 +129,23 @@ class Nonces:
         self._keys = keys
         self._seen: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
 
+    def refuse_used(self, key: bytes, nonce: int) -> None:
+        """Raise `Unauthenticated` when `nonce` was taken or is too old to know."""
+        highest, mask = self._seen.get(key, (0, 0))
+        age = highest - nonce
+        if nonce == 0 or (age >= 0 and (age >= self.WINDOW or mask >> age & 1)):
+            raise Unauthenticated(f"nonce {nonce} was used before: the request is a replay")
+
     def take(self, key: bytes, nonce: int) -> None:
-        """Remember `nonce`, or raise `Unauthenticated` when it was taken or is too old to know."""
+        """Remember `nonce`, or refuse it. Only of what is signed, or others could use them up."""
+        self.refuse_used(key, nonce)
         highest, mask = self._seen.get(key, (0, 0))
         if nonce > highest:
             shift = nonce - highest
             mask = (mask << shift | 1) & (1 << self.WINDOW) - 1 if shift < self.WINDOW else 1
             highest = nonce
         else:
-            age = highest - nonce
-            if nonce == 0 or age >= self.WINDOW or mask >> age & 1:
-                raise Unauthenticated(f"nonce {nonce} was used before: the request is a replay")
-            mask |= 1 << age
+            mask |= 1 << highest - nonce
         self._seen[key] = (highest, mask)
         self._seen.move_to_end(key)
         while len(self._seen) > self._keys:

@@ -21,15 +21,14 @@ def tokens(
     temperature: float = 0.8,
     top_k: int = 0,
     seed: int = 0,
-    context: int = 0,
 ) -> Iterator[int]:
     """Up to `count` tokens after the prompt. Temperature 0 always takes the likeliest.
 
-    Each looks at the last `context` tokens (0: as many as the model takes).
+    Each looks at as many of the tokens before it as the model takes.
     """
     if not prompt:
         raise ValueError("a prompt needs at least one token")
-    window = context or _context_of(model)
+    window = _context_of(model)
     device = next(model.parameters()).device
     dice = torch.Generator().manual_seed(seed)
     seen = list(prompt)

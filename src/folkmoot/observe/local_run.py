@@ -25,8 +25,10 @@ def watch(
             for name in local.failed():
                 picture.note(f"{name} ended by itself:\n{local.output(name)}", "a client left")
             local.wait(REFRESH)
-            if local["server"].poll() is not None:
-                raise RuntimeError(f"the server ended:\n{local.output('server')}")
+            for name in [name for name in local.keepers if local[name].poll() is not None]:
+                view.refresh()
+                if picture.phase != "Finished":
+                    raise RuntimeError(f"the {name} ended:\n{local.output(name)}")
         view.refresh()
     if picture.phase != "Finished":
         name = next(iter(local.clients))

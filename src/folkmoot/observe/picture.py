@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from folkmoot.authority.server import events as server
 from folkmoot.client import events as client
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.identity import short
@@ -25,7 +26,6 @@ class ClientPicture(msgspec.Struct):
     round_results: int = 0
     rounds: int = 0
     hash: str = ""
-    loaded: str = ""
     gone: bool = False
 
 
@@ -45,14 +45,15 @@ class Picture:
         self._logs: dict[str, LogReader] = {}
         self.clients: dict[str, ClientPicture] = {}
         self.phase = "WaitingForMembers"
-        self.since = 0
-        self.epoch = self.height = self.step = self.members = self.tokens = 0
+        self.epoch = self.step = self.tokens = 0
         self.training_loss: dict[int, list[float]] = {}
         self.held_out: dict[int, float] = {}
         self.marks: list[Mark] = []
         self.checkpoint = ""
         self.trail: deque[str] = deque(maxlen=8)
         self._noted: list[str] = []
+        self._said: set[str] = set()  # what need not be said twice in an epoch
+        self._doing = ""  # what a client said last that it does
         self._begun: int | None = None
         self._last = 0
 
@@ -87,12 +88,18 @@ class Picture:
     def _from_server(self, entry: LoggedRecord) -> str | None:
         match entry.record:
             case m.StateChanged(after=after):
-                self.phase, self.since = after, entry.time
+                self.phase = after
+            case m.PeersUnreachable(id, peers):
+                told = f"client {short(id)} cannot reach {', '.join(map(short, peers))}"
+                if told not in self._said:
+                    self._said.add(told)
+                    return told
             case m.EpochStarted(epoch, clients):
-                self.epoch, self.members = epoch, clients
+                self._said.clear()
+                self.epoch = epoch
                 return f"epoch {epoch} starts with {clients} clients"
-            case m.RoundStarted(height=height, step=step):
-                self.height, self.step = height, step
+            case m.RoundStarted(step=step):
+                self.step = step
             case m.RoundJudged(height, attested, owed):
                 self.tokens += attested
                 if owed:
@@ -109,12 +116,22 @@ class Picture:
                 return f"checkpoint of step {step} stored at {location}"
             case m.Rewound(from_step, to_step):
                 return f"rewound from step {from_step} to {to_step}"
+            case server.ConfigDiffers(changes):
+                told = "".join(f"\n           {change}" for change in changes)
+                return f"the run goes on as it was; its file differs (`folkmoot update`):{told}"
+            case m.Updated(changes):
+                return f"the owner changed {'; '.join(changes) or 'nothing'}"
             case EventsMissed(count):
                 return f"the server's log misses {count} events"
         return None
 
     def _from_client(self, known: ClientPicture, record: msgspec.Struct) -> str | None:
         match record:
+            case client.Doing(what):
+                known.state = what.partition(";")[0].partition(":")[0]
+                if what != self._doing:  # they mostly do the same at the same time
+                    self._doing = what
+                    return f"{known.name} {what}"
             case client.StateSeen(state=state):
                 known.state = state
             case client.ShareTrained(step=step, loss=loss, tokens_per_second=speed):
@@ -129,7 +146,7 @@ class Picture:
                 known.round_sent += record.round_sent
                 known.round_results += record.round_results
             case client.ModelLoaded(source=source, hash=hash):
-                known.loaded, known.hash = source, hash
+                known.hash = hash
                 if source in ("peers", "storage"):
                     return f"{known.name} got the model from {source}"
             case client.ModelNotLoaded(reason=reason):

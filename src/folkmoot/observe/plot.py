@@ -6,13 +6,11 @@ from pathlib import Path
 from folkmoot.observe.picture import Mark, Picture
 
 
-def _by_step(marks: Iterable[Mark]) -> dict[int, list[str]]:
-    """What happened at each step, each thing once."""
-    texts: dict[int, list[str]] = {}
+def _by_step(marks: Iterable[Mark]) -> dict[int, dict[str, None]]:
+    """What happened at each step, each thing once, in its order."""
+    texts: dict[int, dict[str, None]] = {}
     for mark in marks:
-        said = texts.setdefault(mark.step, [])
-        if mark.text not in said:
-            said.append(mark.text)
+        texts.setdefault(mark.step, {})[mark.text] = None
     return texts
 
 

@@ -87,12 +87,8 @@ class View:
 
 
 def _bytes(count: int) -> str:
-    size = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000 or unit == "GB":
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    raise AssertionError("unreachable")
+    power = min((len(str(count)) - 1) // 3, 3)
+    return f"{count / 1000**power:.1f} {'kMG'[power - 1]}B" if power else f"{count} B"
 
 
 @contextmanager

@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 
 from folkmoot.core.coordinator import Run, decode_run
+from folkmoot.host.files import read_text
 
 
 def load_run(file: str | os.PathLike[str]) -> Run:
     """The run that a `run.toml` describes, or a `ConfigError` that lists all its problems."""
     path = Path(file)
-    return decode_run(path.read_text(), path.name)
+    return decode_run(read_text(path), path.name)

@@ -1,16 +1,22 @@
-"""Look at a run from outside, halt it, let it go on."""
+"""Look at a run from outside, halt it, let it go on, change it."""
 
 import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from msgspec.structs import replace
+
 from folkmoot.authority import Authority, Unreachable
 from folkmoot.authority.open import open_authority
-from folkmoot.core.coordinator import Coordinator
+from folkmoot.core.coordinator import Coordinator, Phase, Run
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.changes import Change, When, changes
+from folkmoot.core.coordinator.receive import IN_EPOCH
+from folkmoot.core.coordinator.state import trained
 from folkmoot.host.signing import Identity
 from folkmoot.host.tls import ClientTls
+from folkmoot.runs.fingerprint import fingerprinted
 
 # How long an authority may take to show its state, in seconds.
 PATIENCE = 10.0
@@ -38,6 +44,66 @@ async def resume_run(
     return await _order(m.Resume(), url, run_id, owner_key, tls)
 
 
+async def update_run(
+    url: str, run: Run, owner_key: str | os.PathLike[str], tls: ClientTls | None = None
+) -> tuple[Coordinator, tuple[Change, ...]]:
+    """Make the run that is kept at `url` the one given: its state, and what changed.
+
+    All of it or nothing: raises `ValueError` with the keys that cannot change now. `changes` says
+    what may change when.
+    """
+    async with _opened(url, run.run_id, owner_key, tls) as authority:
+        before = await _state(authority, url)
+        run = fingerprinted(run, before=before.run)
+        wanted = changes(before.run, run)
+        _refuse_now(before, wanted)
+        if wanted:
+            await _submit(authority, m.Update(run))
+        return await _state(authority, url), wanted
+
+
+async def extend_run(
+    url: str,
+    run_id: str,
+    total_steps: int,
+    owner_key: str | os.PathLike[str],
+    tls: ClientTls | None = None,
+) -> Coordinator:
+    """Let a run train until `total_steps`; one that was finished goes on."""
+    async with _opened(url, run_id, owner_key, tls) as authority:
+        before = await _state(authority, url)
+        if total_steps <= before.run.config.total_steps:
+            planned = before.run.config.total_steps
+            raise ValueError(f"the run trains until step {planned} already; give a larger number")
+        config = replace(before.run.config, total_steps=total_steps)
+        await _submit(authority, m.Update(replace(before.run, config=config)))
+        if before.phase is Phase.Finished:
+            await _submit(authority, m.Resume())
+        return await _state(authority, url)
+
+
+def _refuse_now(state: Coordinator, wanted: tuple[Change, ...]) -> None:
+    """The machine would refuse it too; here it can be said key by key."""
+    late = [c.key for c in wanted if c.when is When.BeforeTraining and trained(state)]
+    if late:
+        raise ValueError(
+            f"nothing was changed: {', '.join(late)} cannot change once the model was trained;"
+            " take the old value back, or begin a new run with another run_id"
+        )
+    halted = [c.key for c in wanted if c.when is not When.AnyTime and state.phase in IN_EPOCH]
+    if halted:
+        raise ValueError(
+            f"nothing was changed: {', '.join(halted)} can change between two epochs only. Pause"
+            " the run (`folkmoot pause`), update it once `folkmoot status` says Paused, and resume"
+        )
+
+
+async def _submit(authority: Authority, message: m.OwnerMessage) -> None:
+    refused = await authority.submit(message)
+    if refused is not None:
+        raise ValueError(f"refused: {refused.reason}")
+
+
 async def _order(
     message: m.Pause | m.Resume,
     url: str,
@@ -46,9 +112,7 @@ async def _order(
     tls: ClientTls | None,
 ) -> Coordinator:
     async with _opened(url, run_id, key, tls) as authority:
-        refused = await authority.submit(message)
-        if refused is not None:
-            raise ValueError(f"refused: {refused.reason}")
+        await _submit(authority, message)
         return await _state(authority, url)
 
 
@@ -56,7 +120,7 @@ async def _order(
 async def _opened(
     url: str, run_id: str, key: str | os.PathLike[str] | None, tls: ClientTls | None
 ) -> AsyncIterator[Authority]:
-    identity = Identity.load(key) if key is not None else Identity.random()
+    identity = Identity.read(key) if key is not None else Identity.random()
     authority = open_authority(url, run_id, identity, tls)
     try:
         yield authority
@@ -69,4 +133,5 @@ async def _state(authority: Authority, url: str) -> Coordinator:
         async with asyncio.timeout(PATIENCE):
             return await anext(authority.watch())
     except TimeoutError:
-        raise Unreachable(f"{url} does not answer: is the server running?") from None
+        what = "store" if url.startswith("store:") else "server"
+        raise Unreachable(f"{url} does not answer: is the {what} running?") from None

@@ -9,6 +9,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
+from folkmoot.client.places import ALL
 from folkmoot.core.coordinator import Run
 from folkmoot.runs.join import join_run
 from folkmoot.runs.serve import serve_run
@@ -30,7 +31,9 @@ async def train_together(
         home = Path(folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="folkmoot-")))
         async with serve_run(run, home / "server") as server, asyncio.TaskGroup() as group:
             members = [
-                group.create_task(join_run(server.address, run.run_id, home / f"client-{number}"))
+                group.create_task(
+                    join_run(server.address, run.run_id, home / f"client-{number}", trust=(ALL,))
+                )
                 for number in range(1, clients + 1)
             ]
         found = [model for member in members if (model := member.result()) is not None]

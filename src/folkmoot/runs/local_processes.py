@@ -1,4 +1,4 @@
-"""A whole run on this machine: a server and clients, each a process of its own."""
+"""A whole run on this machine: a server or a store, and clients, each a process of its own."""
 
 import subprocess
 import sys
@@ -24,7 +24,8 @@ class LocalRun(Processes):
         limits = {"OMP_NUM_THREADS": str(threads), "NUMBA_NUM_THREADS": str(threads)}
         super().__init__(folder, limits, on_end)
         self.file, self.run_id, self.threads = file, run_id, threads
-        self.address = ""
+        self.address = self.store = ""
+        self.keepers = ["server"]  # processes without which nobody can go on
         self.clients: dict[str, subprocess.Popen[bytes]] = {}
 
     def serve(self, listen: str = "127.0.0.1:0") -> None:
@@ -34,6 +35,25 @@ class LocalRun(Processes):
         said = self.start_ready("server", lambda fd: [*serve, f"--ready-fd={fd}"])
         self.address = said.strip()
 
+    def keep_in_store(self, store: str = "") -> None:
+        """Put the run into the store at this url, or into one that is started here.
+
+        The process that follows it and writes its log is called "server" too: it stands where one
+        would.
+        """
+        if not store:
+            self.serve_store()
+            store = self.store
+        create = [*COMMAND, "create", str(self.file), f"--store={store}", "--follow"]
+        create.append(f"--folder={self.folder / 'server'}")
+        self.address = self.start_ready("server", lambda fd: [*create, f"--ready-fd={fd}"]).strip()
+
+    def serve_store(self, port: int = 0) -> None:
+        """Start a TCPStore; after a kill, an empty one at the same port again."""
+        serve = [*COMMAND, "store", "serve", f"--port={port}"]
+        self.store = self.start_ready("store", lambda fd: [*serve, f"--ready-fd={fd}"]).strip()
+        self.keepers = ["store", "server"]
+
     def join(self) -> str:
         """Start one more client; its name."""
         name = f"client-{len(self.clients) + 1}"
@@ -41,8 +61,11 @@ class LocalRun(Processes):
         return name
 
     def rejoin(self, name: str) -> None:
-        """Start a client by name, with the key it had if it was there before."""
-        join = [*COMMAND, "join", self.address, f"--run-id={self.run_id}"]
+        """Start a client by name, with the key it had if it was there before.
+
+        Whoever starts the run here is its owner: it may use what its file names.
+        """
+        join = [*COMMAND, "join", self.address, f"--run-id={self.run_id}", "--trust=all"]
         self.start(name, [*join, f"--folder={self.folder / name}", f"--threads={self.threads}"])
         self.clients[name] = self[name]
 

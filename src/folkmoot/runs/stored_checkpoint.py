@@ -1,6 +1,5 @@
 """Whether a checkpoint is what its checkpointer says: for a server that can read the store."""
 
-import re
 from collections.abc import Callable
 
 from folkmoot.authority.server.claims import CannotRead
@@ -8,7 +7,7 @@ from folkmoot.core.coordinator import Coordinator
 from folkmoot.core.coordinator.messages import OpportunisticCooldown
 from folkmoot.exchange.bucket import BucketError, Missing, folder_of, open_checkpoints
 from folkmoot.host.threads import in_daemon_thread
-from folkmoot.learning.checkpoints.manifest import CheckpointError, Stopped
+from folkmoot.learning.checkpoints.manifest import CheckpointError, Stopped, checkpoint_name
 from folkmoot.learning.checkpoints.stored_hash import stored_hash
 
 
@@ -16,13 +15,11 @@ async def check_stored(
     state: Coordinator, claim: OpportunisticCooldown, stopped: Callable[[], bool]
 ) -> str | None:
     """Why the claim is false, or None; raises `CannotRead`. Reads everything that is stored."""
-    root = state.run.model.checkpoint.rstrip("/")
-    name = claim.location.removeprefix(root).strip("/")
-    if not claim.location.startswith(root) or not re.fullmatch(r"step-\d{8,}", name):
-        return f"{claim.location} is not a checkpoint in {root}"
-    return await in_daemon_thread(
-        _wrong, root, name, state.progress.step, claim.model_hash, stopped
-    )
+    root, step = state.run.model.checkpoint.rstrip("/"), state.progress.step
+    name = checkpoint_name(step)
+    if claim.location != (expected := f"{root}/{name}"):
+        return f"{claim.location} is not where the checkpoint of step {step} belongs: {expected}"
+    return await in_daemon_thread(_wrong, root, name, step, claim.model_hash, stopped)
 
 
 def _wrong(

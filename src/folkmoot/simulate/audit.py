@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -61,8 +61,10 @@ Config = TypeVar("Config", bound=msgspec.Struct)
 Log = list[Input | Fact]
 # Where each phase may lead: the table written down once more, so that a changed one is noticed.
 Chart = Mapping[str, set[str]]
-# Given the audit and the step that was just made: None, or a sentence that says what is wrong.
-Invariant = Callable[[Any, Step[Any]], str | None]
+# Sentences that say what is wrong; the first one counts.
+Problems = Iterator[str]
+# Given the audit and the step that was just made.
+Invariant = Callable[[Any, Step[Any]], Problems]
 
 
 class Audit(Generic[Config, State]):
@@ -113,8 +115,7 @@ class Audit(Generic[Config, State]):
         step = Step(before, after, event, effects, now)
         self.observe(step)
         for invariant in self._checked:
-            problem = invariant(self, step)
-            if problem:
+            for problem in invariant(self, step):
                 raise Violation(invariant.__name__, problem)
         return effects
 
@@ -125,10 +126,11 @@ class Audit(Generic[Config, State]):
         else:
             self.learn(fact)
 
-    def check(self, invariant: str, problem: str | None) -> None:
+    def check(self, invariant: str, problems: Iterable[str]) -> None:
         """An invariant that is about something else than a step."""
-        if problem and self.only in ("", invariant):
-            raise Violation(invariant, problem)
+        if self.only in ("", invariant):
+            for problem in problems:
+                raise Violation(invariant, problem)
 
     def _recover(self) -> None:
         """Come back with what the journal gives."""
@@ -136,6 +138,7 @@ class Audit(Generic[Config, State]):
         for event, now, seed in self._journal:
             again, _ = self.machine.apply(again, event, now, seed)
         found = self.machine.encode(again)
-        different = f"{len(self._journal)} events give another state" if found != lost else None
-        self.check("a_journal_gives_back_what_was_lost", different)
+        if found != lost:
+            different = f"{len(self._journal)} events give another state"
+            self.check("a_journal_gives_back_what_was_lost", [different])
         self.state, self._snapshot, self._journal = again, found, []

@@ -2,6 +2,8 @@
 
 from folkmoot.simulate.audit import Violation
 from folkmoot.simulate.federation.world import FederationWorld
+from folkmoot.simulate.iteration.world import IterationWorld
+from folkmoot.simulate.job.world import JobWorld
 from folkmoot.simulate.report import Report
 from folkmoot.simulate.run.world import RunWorld
 from folkmoot.simulate.shrink import shrink
@@ -11,6 +13,8 @@ from folkmoot.simulate.world import World
 WORLDS: dict[str, type[World]] = {
     "run": RunWorld,
     "federation": FederationWorld,
+    "iteration": IterationWorld,
+    "job": JobWorld,
 }
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from folkmoot.core import bloom
+from folkmoot.core.config import all_broken
 from folkmoot.core.coordinator import Coordinator, Phase
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.committee import WitnessProof
@@ -219,5 +220,5 @@ def runs(draw: st.DrawFn) -> Run:
     )
     model = Model(max_seq_len=SEQ, checkpoint=draw(st.sampled_from(["", ROOT])))
     run = Run(run_id="run", config=config, model=model)
-    assert not list(run.all_rules())
+    assert not list(all_broken(run))
     return run

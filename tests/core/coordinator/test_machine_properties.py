@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from hypothesis import Phase, given, settings
 
 from core.coordinator.strategies import MAKERS, SEQ, STEPS, Step, runs
-from folkmoot.core import bloom
 from folkmoot.core.coordinator import Coordinator, apply, create, decode, encode
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
@@ -20,6 +19,7 @@ from folkmoot.core.coordinator.health import participant_item
 from folkmoot.core.coordinator.machine import next_tick
 from folkmoot.core.coordinator.state import Round
 from folkmoot.core.coordinator.view import apply_change, encode_change, view
+from support.hashes import fnv1a
 
 
 class Ledger:
@@ -103,7 +103,7 @@ def seen_by_quorum(state: Coordinator, by: Round, height: int) -> set[int]:
             shape = state.bloom_shape(by, witness.proof.index)
             votes += all(
                 witness.participant_bloom[p // 8] >> p % 8 & 1
-                for p in (bloom.fnv1a(item, key) % shape.bits for key in shape.keys)
+                for p in (fnv1a(item, key) % shape.bits for key in shape.keys)
             )
         if votes >= quorum:
             learnt |= set(numbered(share))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.core.config import ConfigError, decode
-from folkmoot.federated.coordinator.config import Federation, is_host, load
+from folkmoot.federated.coordinator.config import Federation, is_host, load_federation
 
 SMALL = 'run_id = "x"\n[rounds]\nrounds = 3\n'
 
@@ -58,7 +58,7 @@ def test_an_address_with_colons_is_written_in_brackets() -> None:
 def test_paths_are_taken_from_the_files_own_folder(tmp_path: Path) -> None:
     file = tmp_path / "federation.toml"
     file.write_text('initial_weights = "w"\n' + SMALL)
-    config = load(file)
+    config = load_federation(file)
     assert config.initial_weights == str(tmp_path / "w")
     assert config.bucket.url == str(tmp_path / "federation-state" / "bucket")
 

@@ -119,7 +119,7 @@ class Cast:
 
     def unmasked(self, ids):
         updates = [ModelUpdate(id, self.samples[id], self.uploads[id], base=BASE) for id in ids]
-        return UnmaskedMean(BASE.layout, BASE, updates, self.coordinator.residue(), RULES.precision)
+        return UnmaskedMean(BASE, updates, self.coordinator.residue(), RULES.precision)
 
     def mean(self):
         source = self.unmasked(self.coordinator.survivors().delivered)

@@ -7,6 +7,8 @@ does not take our kind of connection (TLS) is not tried for ever: what to do abo
 """
 
 import asyncio
+import secrets
+import time
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
@@ -25,9 +27,12 @@ from folkmoot.host.rpc import open_channel
 from folkmoot.host.signing import Identity, Signer
 from folkmoot.host.tls import ClientTls
 
-FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
+# Waits between attempts: a server that was started again finds its clients back within a second.
+FIRST_WAIT, LONGEST_WAIT = 0.1, 1.0
 # A server may also hang up because it is just ending: believe it after so many times.
 HANG_UPS = 3
+# How long another's hold on our key is taken for one that the server has yet to see ended.
+TAKEN_PATIENCE = 5.0
 SUBMIT_TIMEOUT, READ_TIMEOUT = 10.0, 60.0
 
 
@@ -45,7 +50,7 @@ def _mismatch(details: str, tls: ClientTls | None) -> str | None:
     if "CERTIFICATE_VERIFY_FAILED" in details and tls is not None:
         return (
             f"the server's certificate is not one that {tls.ca} vouches for: give --tls-ca the CA"
-            " that signed it"
+            " that signed it (and see that the clock of this machine is right)"
         )
     if "Hostname Verification" in details:
         return "the server's certificate is for another host: use the name that is in it"
@@ -56,6 +61,20 @@ def _mismatch(details: str, tls: ClientTls | None) -> str | None:
     if tls.cert is None:
         return "the server hangs up: it wants a certificate of ours (--tls-cert and --tls-key)"
     return f"the server hangs up: it may not know the CA that signed {tls.cert}"
+
+
+def _trouble(error: grpc.aio.AioRpcError) -> str:
+    """Why nobody answers, as far as a user can do something about it."""
+    details = error.details() or ""
+    if "DNS resolution failed" in details or "name resolution" in details.lower():
+        return "no such host is known here"
+    if "Connection refused" in details:
+        return "nobody listens there; is the server running, and the port right?"
+    if "unreachable" in details or "No route" in details:
+        return "there is no way to that network from here"
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED or "FD Shutdown" in details:
+        return "no answer; is there a firewall in between?"
+    return details.rpartition("last error: ")[2] or error.code().name
 
 
 _FINAL = (
@@ -70,11 +89,18 @@ class ServerAuthority:
     """One client's connection to the server at `address`."""
 
     def __init__(
-        self, address: str, run_id: str, identity: Identity, tls: ClientTls | None = None
+        self,
+        address: str,
+        run_id: str,
+        identity: Identity,
+        tls: ClientTls | None = None,
+        member: bool = False,
     ) -> None:
+        """A `member` is the only one with its key; others may look on with the same."""
         options = [
             ("grpc.max_receive_message_length", wire.MAX_CHANGE),
             ("grpc.keepalive_time_ms", 20_000),
+            ("grpc.initial_reconnect_backoff_ms", round(FIRST_WAIT * 1000)),
             ("grpc.max_reconnect_backoff_ms", round(LONGEST_WAIT * 1000)),
         ]
         self._channel = open_channel(address, tls, options)
@@ -84,24 +110,19 @@ class ServerAuthority:
         self._met = False  # whether the server ever answered
         self._signer = Signer(identity)
         self._session = b""
+        self._watching = msgspec.msgpack.encode(secrets.token_bytes(8)) if member else b""
+        #: Why the server does not answer now, or "".
+        self.trouble = ""
         self.sent = self.received = 0  # bytes of messages, for the account of a round
-        self._hello = self._method("Hello", wire.HelloReply)
-        self._methods = {
-            "Submit": self._method("Submit", wire.Receipt),
-            "Read": self._method("Read", wire.Data),
+        unary, stream = self._channel.unary_unary, self._channel.unary_stream
+        self._methods: dict[str, Any] = {
+            name: (stream if name == "Watch" else unary)(
+                f"/{wire.SERVICE}/{name}",
+                request_serializer=request.SerializeToString,
+                response_deserializer=reply.FromString,
+            )
+            for name, (request, reply) in wire.METHODS.items()
         }
-        self._watch = self._channel.unary_stream(
-            f"/{wire.SERVICE}/Watch",
-            request_serializer=wire.Signed.SerializeToString,
-            response_deserializer=wire.Change.FromString,
-        )
-
-    def _method(self, name: str, reply: Any) -> Any:
-        return self._channel.unary_unary(
-            f"/{wire.SERVICE}/{name}",
-            request_serializer=lambda request: request.SerializeToString(),
-            response_deserializer=reply.FromString,
-        )
 
     async def submit(self, message: AnyEvent) -> Refused | None:
         receipt = await self._call("Submit", message, SUBMIT_TIMEOUT)
@@ -127,10 +148,12 @@ class ServerAuthority:
 
     async def watch(self) -> AsyncIterator[Coordinator]:
         delays, hung_up = backoff(FIRST_WAIT, LONGEST_WAIT), 0
+        taken_since: float | None = None
         while True:
             try:
                 async for state in self._stream():
                     delays = backoff(FIRST_WAIT, LONGEST_WAIT)
+                    taken_since, self.trouble = None, ""
                     yield state
             except grpc.aio.AioRpcError as error:
                 if error.code() in _FINAL:
@@ -139,15 +162,20 @@ class ServerAuthority:
                 hung_up += advice is not None
                 if advice and hung_up == HANG_UPS:
                     raise Denied(f"{self.address}: {advice}") from None
+                self.trouble = advice or _trouble(error)
                 if error.code() is grpc.StatusCode.UNAUTHENTICATED:
-                    self._session = b""
+                    self._begin_again(error)
+                if error.code() is grpc.StatusCode.ALREADY_EXISTS:
+                    taken_since = taken_since or time.monotonic()
+                    if time.monotonic() - taken_since > TAKEN_PATIENCE:
+                        raise Denied(f"{self.address}: {error.details()}") from None
             except DeltaError:
                 pass  # a change that does not fit: begin again with a whole state
             await asyncio.sleep(next(delays))
 
     async def _stream(self) -> AsyncIterator[Coordinator]:
         state: Coordinator | None = None
-        async for change in self._watch(await self._signed("Watch", b"")):
+        async for change in self._methods["Watch"](await self._signed("Watch", self._watching)):
             self.received += change.ByteSize()
             if change.snapshot:
                 state = _whole(change.snapshot)
@@ -160,7 +188,8 @@ class ServerAuthority:
     async def _signed(self, method: str, payload: bytes) -> Any:
         if not self._session:
             hello = wire.HelloRequest(run_id=self.run_id)
-            self._session = (await self._hello(hello, timeout=SUBMIT_TIMEOUT)).session
+            answer = await self._methods["Hello"](hello, timeout=SUBMIT_TIMEOUT)
+            self._session = answer.session
             self._met = True
         request = wire.Signed(payload=payload)
         covered = partial(wire.signed_bytes, method, self.run_id, request)
@@ -170,11 +199,17 @@ class ServerAuthority:
 
     def _raise_unless_stale(self, error: grpc.aio.AioRpcError, attempt: int) -> None:
         if error.code() is grpc.StatusCode.UNAUTHENTICATED and attempt == 1:
-            self._session = b""
+            self._begin_again(error)
             return
         if error.code() in (*_FINAL, grpc.StatusCode.UNAUTHENTICATED):
             raise Denied(f"{self.address}: {error.details()}") from None
         raise Unreachable(f"{self.address}: {self._advice(error) or error.details()}") from None
+
+    def _begin_again(self, error: grpc.aio.AioRpcError) -> None:
+        """A new session; with higher nonces, if an earlier life's clock was ahead of ours."""
+        self._session = b""
+        if "nonce" in (error.details() or ""):
+            self._signer.leap()
 
     def _advice(self, error: grpc.aio.AioRpcError) -> str | None:
         """What to do about a connection that can never work; None when another may."""

@@ -9,6 +9,12 @@ class Started(Record, frozen=True, tag=True):
     resumed: bool
 
 
+class ConfigDiffers(Record, frozen=True, tag=True):
+    """The file that was served is not the run that the journal holds, which goes on as it was."""
+
+    changes: tuple[str, ...]
+
+
 class ClaimVerified(Record, frozen=True, tag=True):
     sender: bytes
     location: str

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from folkmoot.authority.server import wire
+from folkmoot.authority.server import door, wire
 from folkmoot.authority.server.claims import Claims
 from folkmoot.authority.server.keeper import Keeper, Listener
 from folkmoot.authority.server.service import Access, Service
@@ -47,7 +47,8 @@ async def listen(
     """A run served at `address` (host:port, port 0 for any) while the block lasts."""
     keeper = Keeper(run, journal, listener)
     service = Service(keeper, access, data, claims)
-    server = rpc.new_server([("grpc.max_receive_message_length", wire.MAX_REQUEST)])
+    limits = [("grpc.max_receive_message_length", wire.MAX_REQUEST), *door.OPTIONS]
+    server = rpc.new_server(limits)
     service.register(server)
     try:
         port = rpc.listen(server, address, tls)

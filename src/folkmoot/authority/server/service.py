@@ -1,8 +1,9 @@
 """The gRPC face of a keeper: who may speak, and what is sent to whom.
 
-- Everything received is bounded before it is read (gRPC's message limit), signed by the key it
-  claims, fresh (a nonce is taken once a session), and decoded into a typed record whose sender is
-  that key. Whatever is not is refused with a status and a sentence, and changes nothing.
+- Everything received is let in at the `Door` before it is read, bounded in size, signed by the key
+  it claims, fresh (a nonce is taken once a session), and decoded into a typed record whose sender
+  is that key. Whatever is not is refused with a status and a sentence, and changes nothing; nothing
+  of it stays in memory.
 - A watcher gets the state once and then what changed. A change becomes the bytes of a message once
   for all. A watcher that is too slow is sent the newest state again instead of a growing backlog.
 - Large messages (a roster) go out a few at a time: gRPC copies each for its connection, and a
@@ -11,24 +12,30 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, TypeVar
 
 import grpc
 import msgspec
 
+from folkmoot.authority.access import Access as Access
 from folkmoot.authority.server import wire
+from folkmoot.authority.server.attending import TAKEN, Attending
 from folkmoot.authority.server.claims import Claims
+from folkmoot.authority.server.door import PATIENCE, Crowded, Door
 from folkmoot.authority.server.gate import Gate
 from folkmoot.authority.server.keeper import Keeper
 from folkmoot.core.coordinator import encode
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.receive import member
 from folkmoot.core.coordinator.view import encode_change
 from folkmoot.core.unreadable import UNREADABLE
 from folkmoot.host import signing
 
 Code = grpc.StatusCode
+Heard = TypeVar("Heard")
 # Changes a watcher may lag behind before it is sent the whole state.
 LAG = 64
 # Seconds between two changes, per watcher: about what sending one costs; and the longest.
@@ -36,18 +43,13 @@ PACE, LONGEST_PACE = 100e-6, 0.2
 # Who waits is told at a fifth of that pace: thousands who join are not held up by the news of it.
 UNHURRIED = 5
 
+# Bytes that anybody may say; filters of thousands of clients are for members.
+SMALL = 4096
+_NOTHING = wire.Receipt()
+
 _ranges = msgspec.msgpack.Decoder(wire.Range)
+_lives = msgspec.msgpack.Decoder(Annotated[bytes, msgspec.Meta(max_length=16)])
 _messages = msgspec.msgpack.Decoder(m.ClientMessage | m.OwnerMessage)
-
-
-class Access(NamedTuple):
-    """Who may do what. An empty allow-list lets everybody join."""
-
-    allowed: frozenset[bytes] = frozenset()
-    owners: frozenset[bytes] = frozenset()
-
-    def member(self, key: bytes) -> bool:
-        return not self.allowed or key in self.allowed or key in self.owners
 
 
 class Service:
@@ -66,69 +68,88 @@ class Service:
         self.data = data
         self.session = secrets.token_bytes(signing.SESSION_BYTES)
         self.watchers = 0
+        self._attending = Attending()
         self._nonces = signing.Nonces()
         self._changes: list[bytes] = []  # the newest last, each one version on
         self._newest = (keeper.version, keeper.view)
         self._encoded = (-1, b"")
         self._moved = asyncio.Event()  # a new one for every version
         self._gate = Gate()
+        self._door = Door()
 
     def register(self, server: grpc.aio.Server) -> None:
-        unary, signed = grpc.unary_unary_rpc_method_handler, wire.Signed.FromString
+        """Every method takes its one message as a stream: not before the door lets it in."""
         handlers = {
-            "Hello": unary(self.hello, wire.HelloRequest.FromString, _bytes),
-            "Submit": unary(self.submit, signed, _bytes),
-            "Read": unary(self.read, signed, _bytes),
-            "Watch": grpc.unary_stream_rpc_method_handler(self.watch, signed),
+            "Hello": _unary(self.hello, wire.HelloRequest),
+            "Submit": _unary(self.submit, wire.Signed),
+            "Read": _unary(self.read, wire.Signed),
+            "Watch": _stream(self.watch, wire.Signed),
         }
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(wire.SERVICE, handlers),)
         )
 
-    async def hello(self, request: Any, context: Any) -> Any:
+    async def hello(self, context: Any) -> Any:
+        async with self._let_in(context):
+            asked = (await _message_of(context)).run_id
         run_id = self.keeper.state.run.run_id
-        if request.run_id != run_id:
-            reason = f"this server keeps run '{run_id}', not '{request.run_id}'"
-            await context.abort(Code.NOT_FOUND, reason)
+        if asked != run_id:
+            raise Refusal(Code.NOT_FOUND, f"this server keeps run '{run_id}', not '{asked}'")
         return wire.HelloReply(run_id=run_id, session=self.session)
 
-    async def submit(self, request: Any, context: Any) -> Any:
-        key = await self._authenticate("Submit", request, context)
-        try:
-            message = _messages.decode(request.payload)
-        except UNREADABLE as error:
-            await context.abort(Code.INVALID_ARGUMENT, f"not a message of a client: {error}")
-        if isinstance(message, m.OwnerMessage):
-            if key not in self.access.owners:
-                await context.abort(Code.PERMISSION_DENIED, "only an owner of the run may say that")
-        elif message.sender != key:
-            await context.abort(
-                Code.PERMISSION_DENIED, "the message names another sender than its key"
-            )
+    async def submit(self, context: Any) -> Any:
+        message = await self._hear("Submit", context, self._message)
+        code = m.Reason.NotAMember.name if message is None else await self._submit(message)
+        if code == m.Reason.NotAMember.name:
+            self._door.judge(context.peer(), refused=True)
+        return wire.Receipt(refused=code)
+
+    async def _submit(self, message: m.ClientMessage | m.OwnerMessage) -> str:
+        """Why it was refused, or ""."""
         try:
             if self.claims is not None and isinstance(message, m.OpportunisticCooldown):
                 refused = await self.claims.submit(self.keeper, message)
             else:
                 refused = await self.keeper.submit(message)
         except OSError as error:
-            await context.abort(Code.UNAVAILABLE, f"the server cannot record anything now: {error}")
-        return wire.Receipt(refused=refused.code if refused else "")
+            reason = f"the server cannot record anything now: {error}"
+            raise Refusal(Code.UNAVAILABLE, reason) from None
+        return refused.code if refused else ""
 
-    async def read(self, request: Any, context: Any) -> Any:
-        """A range of a file in the data folder; names only, no paths."""
-        await self._authenticate("Read", request, context)
+    def _message(self, key: bytes, payload: bytes) -> m.ClientMessage | m.OwnerMessage | None:
+        """None for one that is too long to be kept waiting for the machine to refuse it."""
+        if (
+            len(payload) > SMALL
+            and key not in self.access.owners
+            and member(self.keeper.state, key) is None
+        ):
+            return None
         try:
-            wanted = _ranges.decode(request.payload)
+            message: m.ClientMessage | m.OwnerMessage = _messages.decode(payload)
         except UNREADABLE as error:
-            await context.abort(Code.INVALID_ARGUMENT, f"not a range: {error}")
+            raise Refusal(Code.INVALID_ARGUMENT, f"not a message of a client: {error}") from None
+        if isinstance(message, m.OwnerMessage):
+            if key not in self.access.owners:
+                raise Refusal(Code.PERMISSION_DENIED, "only an owner of the run may say that")
+        elif message.sender != key:
+            raise Refusal(Code.PERMISSION_DENIED, "the message names another sender than its key")
+        self._attending.heard(key)
+        return message
+
+    async def read(self, context: Any) -> Any:
+        """A range of a file in the data folder; names only, no paths."""
+        wanted = await self._hear("Read", context, _range)
         files = await asyncio.to_thread(_files, self.data)
         if wanted.name not in files:
-            await context.abort(Code.NOT_FOUND, f"no data file '{wanted.name}' here")
+            raise Refusal(Code.NOT_FOUND, f"no data file '{wanted.name}' here")
         size, data = await asyncio.to_thread(_read, files[wanted.name], wanted)
         return wire.Data(size=size, data=data)
 
-    async def watch(self, request: Any, context: Any) -> AsyncIterator[bytes]:
-        await self._authenticate("Watch", request, context)
+    async def watch(self, context: Any) -> AsyncIterator[bytes]:
+        key, life = await self._hear("Watch", context, _watching)
+        silence = self.keeper.state.run.config.health_check_timeout
+        if not self._attending.begin(key, life, context, silence):
+            raise Refusal(Code.ALREADY_EXISTS, TAKEN)
         self.watchers += 1
         try:
             version = -1
@@ -141,6 +162,7 @@ class Service:
                         yield message
         finally:
             self.watchers -= 1
+            self._attending.end(key, context)
 
     def _since(self, version: int) -> tuple[int, list[bytes]]:
         """The newest version, and what brings a watcher at `version` to it."""
@@ -177,19 +199,106 @@ class Service:
     def _pace(self) -> float:
         return min(self.watchers * PACE, LONGEST_PACE)
 
-    async def _authenticate(self, method: str, request: Any, context: Any) -> bytes:
+    def _authenticate(self, method: str, request: Any) -> bytes:
         key = bytes(request.public_key)
         try:
             if request.session != self.session:
                 raise signing.Unauthenticated("the session is over: say Hello again")
+            # First what costs least: a replay is not worth the check of its signature.
+            self._nonces.refuse_used(key, request.nonce)
             data = wire.signed_bytes(method, self.keeper.state.run.run_id, request)
             signing.verify(key, request.signature, data)
             self._nonces.take(key, request.nonce)
         except signing.Unauthenticated as error:
-            await context.abort(Code.UNAUTHENTICATED, str(error))
+            raise Refusal(Code.UNAUTHENTICATED, str(error)) from None
         if not self.access.member(key):
-            await context.abort(Code.PERMISSION_DENIED, "this key is not on the run's allow-list")
+            raise Refusal(Code.PERMISSION_DENIED, "this key is not on the run's allow-list")
         return key
+
+    async def _hear(
+        self, method: str, context: Any, decode: Callable[[bytes, bytes], Heard]
+    ) -> Heard:
+        """What `decode` makes of a signed request's key and payload; the request itself is gone."""
+        async with self._let_in(context):
+            try:
+                request = await _message_of(context)
+                heard = decode(self._authenticate(method, request), request.payload)
+            except Refusal:
+                self._door.judge(context.peer(), refused=True)
+                raise
+        self._door.judge(context.peer(), refused=False)
+        return heard
+
+    @asynccontextmanager
+    async def _let_in(self, context: Any) -> AsyncIterator[None]:
+        try:
+            async with self._door.passing(context.peer()):
+                yield
+        except Crowded as error:
+            raise Refusal(Code.RESOURCE_EXHAUSTED, str(error)) from None
+
+
+class Refusal(Exception):
+    """How a request ends that is not answered."""
+
+    def __init__(self, code: grpc.StatusCode, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+    def tell(self, context: Any) -> None:
+        """Not by `abort`: its exception and its call hold each other, and the request with them,
+        until the garbage collector comes by. A stranger's megabytes would stay till then."""
+        context.set_code(self.code)
+        context.set_details(str(self))
+
+
+def _unary(answer: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
+    async def handler(_: Any, context: Any) -> Any:
+        try:
+            return await answer(context)
+        except Refusal as refusal:
+            refusal.tell(context)
+        return _NOTHING
+
+    return grpc.stream_unary_rpc_method_handler(handler, request.FromString, _bytes)
+
+
+def _stream(answers: Callable[[Any], AsyncIterator[bytes]], request: Any) -> Any:
+    async def handler(_: Any, context: Any) -> AsyncIterator[bytes]:
+        try:
+            async for message in answers(context):
+                yield message
+        except Refusal as refusal:
+            refusal.tell(context)
+
+    return grpc.stream_stream_rpc_method_handler(handler, request.FromString)
+
+
+async def _message_of(context: Any) -> Any:
+    """The one message of a call."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            message = await context.read()
+    except TimeoutError:
+        message = grpc.aio.EOF
+    if message is grpc.aio.EOF:
+        raise Refusal(Code.INVALID_ARGUMENT, "no message came with the request")
+    return message
+
+
+def _watching(key: bytes, payload: bytes) -> tuple[bytes, bytes]:
+    """Who watches, and as which life of it; b"" for one who only looks on."""
+    try:
+        return key, _lives.decode(payload) if payload else b""
+    except UNREADABLE as error:
+        raise Refusal(Code.INVALID_ARGUMENT, f"not a word of who watches: {error}") from None
+
+
+def _range(key: bytes, payload: bytes) -> wire.Range:
+    try:
+        return _ranges.decode(payload)
+    except UNREADABLE as error:
+        raise Refusal(Code.INVALID_ARGUMENT, f"not a range: {error}") from None
 
 
 def _files(folder: Path | None) -> dict[str, Path]:

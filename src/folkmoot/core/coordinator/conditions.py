@@ -47,6 +47,21 @@ def nothing_to_store(state: Coordinator) -> bool:
     return not state.run.model.checkpoint or not agreed(state) or state.active == 0
 
 
+def all_heard(state: Coordinator) -> bool:
+    """Whether every elected witness was heard; nobody waits for one that is about to leave."""
+    current = state.round
+    unheard = state.elected(current) - len(current.witnesses)
+    leaving = {place for place, _ in state.epoch.leaving} if unheard else set()
+    if unheard > len(leaving):
+        return False
+    heard = {witness.proof.index for witness in current.witnesses}
+    indices = {state.index(current, place) for place in leaving} - heard
+    committee = state.committee(current) if indices else None
+    return unheard == sum(
+        committee.get_witness(i).witness for i in indices if committee and i is not None
+    )
+
+
 def all_ready(state: Coordinator) -> bool:
     gone = sum(bit(state.epoch.ready, place) for place in state.epoch.absent)
     return count_bits(state.epoch.ready) - gone == state.active

@@ -3,19 +3,26 @@
 Times are in seconds. Everything has a default except what only the owner can know.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
 
 from folkmoot.core import data_config, model_config
-from folkmoot.core.config import Broken, all_broken, decode, settle_floats
+from folkmoot.core.config import Broken, decode, settle_floats
 from folkmoot.core.method_config import CustomConfig, DistroConfig, MethodConfig
 from folkmoot.core.quorum import MAX_WITNESSES
 from folkmoot.core.schedule import Constant, Schedule
 
 RUN_ID_MAX = 64
+RUN_ID_RULE = (
+    f"must be a name of 1 to {RUN_ID_MAX} letters, digits, '.', '-' and '_' that begins with a"
+    " letter or a digit"
+)
 LOCATION_MAX = 1024
+_PART = r"(data|held_out|tokenizer):[0-9a-f]{32}"
+_FINGERPRINT = re.compile(rf"{_PART}( {_PART}){{0,2}}")
 MAX_DELAY = 2
 # Longer than any phase or epoch may be: 46 days, which is what a client's vital signs can tell.
 SECONDS_MAX = 4_000_000
@@ -154,6 +161,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         None  # for evaluation; with none there is no evaluation
     )
     tokenizer: str = ""  # stored with checkpoints: "bytes" or a file; none for prepared tokens
+    # Of data, held-out data and tokenizer, checked by who joins. Filled in where the data is.
+    fingerprint: str = ""
     lr: Schedule = Constant(base_lr=1e-3)
     method: MethodConfig = DistroConfig()
     # Sequences that go through the model at once; 0 is all of a client's share.
@@ -169,9 +178,16 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             yield Broken("keep_checkpoints", "must be 0 (all of them) or more")
         if not 0 <= self.seed < 2**63:
             yield Broken("seed", "must be 0 or more")
+        if self.fingerprint and not _FINGERPRINT.fullmatch(self.fingerprint):
+            yield Broken("fingerprint", "must be what `folkmoot data fingerprint run.toml` prints")
         for name in ("start", "checkpoint"):
             if len(getattr(self, name)) > LOCATION_MAX:
                 yield Broken(name, f"must have at most {LOCATION_MAX} characters")
+
+
+def is_run_id(name: str) -> bool:
+    """Folders are named after it: it must be a plain name, whoever chose it."""
+    return re.fullmatch(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{RUN_ID_MAX - 1}}}", name) is not None
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,8 +198,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     model: Model = Model()
 
     def rules(self) -> Iterator[Broken]:
-        if not 1 <= len(self.run_id) <= RUN_ID_MAX:
-            yield Broken("run_id", f"must have 1 to {RUN_ID_MAX} characters")
+        if not is_run_id(self.run_id):
+            yield Broken("run_id", RUN_ID_RULE)
         steps, size = self.config.total_steps, self.config.batch_size_end
         if steps * size * self.model.max_seq_len >= TOKENS_MAX:
             yield Broken("config", "total_steps of such batches are 2^60 tokens or more")
@@ -198,10 +214,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         elif self.config.delay and not isinstance(method, CustomConfig):
             kind = type(method).__name__
             yield Broken("config", f"delay must be 0: {kind} learns from a round before the next")
-
-    def all_rules(self) -> Iterator[Broken]:
-        """The broken rules of the file and all its tables."""
-        yield from all_broken(self)
 
 
 def decode_run(text: str, name: str = "run.toml") -> Run:

@@ -54,7 +54,8 @@ def judge(state: Coordinator, by: Round, work: Round) -> Judgement:
     identities = [state.epoch.clients[place].id for place, _ in shares]
     scores = trainer_healthy_score_by_witnesses(identities, state, by).tolist()
     rows = list(zip(shares, scores, strict=True))
-    owed = tuple(span for (_, share), score in rows if score < quorum for span in share)
+    unlearnt = (share for (p, share), score in rows if score < quorum or p in by.void)
+    owed = tuple(span for share in unlearnt for span in share)
     return Judgement(owed, tuple(sorted(p for (p, _), s in rows if heard - s >= quorum)))
 
 

@@ -24,6 +24,7 @@ from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator import receive
 from folkmoot.core.coordinator.conditions import (
     agreed,
+    all_heard,
     all_ready,
     done,
     drained,
@@ -32,9 +33,9 @@ from folkmoot.core.coordinator.conditions import (
     too_few,
 )
 from folkmoot.core.coordinator.config import Run
-from folkmoot.core.coordinator.phases import CLOSE, ENTER, tick
+from folkmoot.core.coordinator.phases import CLOSE, ENTER, next_silence, tick
 from folkmoot.core.coordinator.receive import Effects
-from folkmoot.core.coordinator.state import Checkpoint, CheckpointSource, Coordinator, Phase
+from folkmoot.core.coordinator.state import Coordinator, Phase, first_checkpoint
 from folkmoot.core.machine import Outcome, decoder
 from folkmoot.core.machine import encode as encode
 from folkmoot.core.table import Edge, first
@@ -45,9 +46,7 @@ decode = decoder(Coordinator)
 
 def create(run: Run, now: int) -> Coordinator:
     """A run before anyone joined."""
-    source = CheckpointSource.Stored if run.model.start else CheckpointSource.Ephemeral
-    checkpoint = Checkpoint(source, run.model.start)
-    return Coordinator(run, Phase.WaitingForMembers, now, checkpoint=checkpoint)
+    return Coordinator(run, Phase.WaitingForMembers, now, checkpoint=first_checkpoint(run))
 
 
 def apply(state: Coordinator, event: m.AnyEvent, now: int, seed: int) -> Outcome[Coordinator]:
@@ -69,16 +68,18 @@ def apply(state: Coordinator, event: m.AnyEvent, now: int, seed: int) -> Outcome
 
 
 def next_tick(state: Coordinator, now: int) -> int | None:
-    """When to tick if nothing arrives before; None when only the owner can move the run."""
+    """When to tick if nothing arrives before; None when only a message can move the run.
+
+    It follows from the state: messages that arrive all the time put nothing off.
+    """
     limit = _LIMIT.get(state.phase)
     if limit is None:
         return None
     if Moment(state, now).over():
         return now
     end = state.phase_start + ms(limit(state))
-    # Besides the phase's own end: silent clients are looked for this often.
-    sweep = now + ms(state.run.config.health_check_timeout)
-    return min(end, sweep) if end > now else sweep
+    times = (end if end > now else None, next_silence(state))
+    return min((max(time, now) for time in times if time is not None), default=None)
 
 
 class Moment:
@@ -131,7 +132,7 @@ TABLE: tuple[Edge[Moment], ...] = (
     Edge(
         "RoundTrain",
         "RoundWitness",
-        "a quorum of witnesses sent proofs, or max_round_train_time passed",
+        "a quorum of witnesses sent proofs, or all who stay, or max_round_train_time passed",
         Moment.over,
     ),
     Edge(
@@ -144,7 +145,7 @@ TABLE: tuple[Edge[Moment], ...] = (
     Edge(
         "RoundWitness",
         "RoundTrain",
-        "all witnesses were heard, or round_witness_time passed",
+        "all witnesses who stay were heard, or round_witness_time passed",
         Moment.over,
     ),
     Edge(
@@ -183,10 +184,10 @@ _SERVED: dict[Phase, Callable[[Coordinator, bool], bool]] = {
         timed_out and len(s.pending) >= s.run.config.clients_to_begin
     ),
     Phase.Warmup: lambda s, timed_out: timed_out or all_ready(s),
-    Phase.RoundTrain: lambda s, timed_out: timed_out or len(s.round.witnesses) >= s.quorum(s.round),
-    Phase.RoundWitness: lambda s, timed_out: (
-        timed_out or len(s.round.witnesses) == s.elected(s.round)
+    Phase.RoundTrain: lambda s, timed_out: (
+        timed_out or len(s.round.witnesses) >= s.quorum(s.round) or all_heard(s)
     ),
+    Phase.RoundWitness: lambda s, timed_out: timed_out or all_heard(s),
     Phase.Cooldown: lambda s, timed_out: timed_out or s.epoch.checkpointed or nothing_to_store(s),
 }
 
@@ -197,6 +198,7 @@ _RECEIVE: dict[type, Callable[[Coordinator, Any, int], receive.Received]] = {
     m.OpportunisticWitness: receive.witness,
     m.OpportunisticCooldown: receive.opportunistic_cooldown,
     m.HealthCheck: receive.health_check,
+    m.CallGone: receive.call_gone,
     m.Withdraw: receive.withdraw,
     m.Pause: receive.pause,
     m.Resume: receive.resume,

@@ -5,6 +5,7 @@ the rest: that the sender is a member, and what it claims to be in this round.
 """
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
@@ -38,13 +39,24 @@ class Ready(FromClient, frozen=True, tag=True):
     epoch: int
 
 
+# Evaluations that a witness may tell of, and characters of the name of one.
+EVALUATIONS_MAX, EVALUATION_NAME_MAX = 16, 64
+EvaluationName = Annotated[str, msgspec.Meta(max_length=EVALUATION_NAME_MAX)]
+
+
+# Members that one client may say it cannot reach.
+UNREACHABLE_MAX = 16
+
+
 class WitnessMetadata(msgspec.Struct, frozen=True, array_like=True):
     """For people who watch a run. Told on, not kept."""
 
     tokens_per_second: float = 0.0
     bandwidth_per_second: float = 0.0
     loss: float = 0.0
-    evaluations: tuple[tuple[str, float], ...] = ()
+    evaluations: Annotated[
+        tuple[tuple[EvaluationName, float], ...], msgspec.Meta(max_length=EVALUATIONS_MAX)
+    ] = ()
 
 
 class OpportunisticWitness(FromClient, frozen=True, tag=True):
@@ -73,6 +85,25 @@ class HealthCheck(FromClient, frozen=True, tag=True):
 
     unhealthy: tuple[bytes, ...] = ()
     tokens_per_second: int = 0
+    #: Members that the sender cannot connect to: for people who watch. Told on, not kept.
+    unreachable: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=UNREACHABLE_MAX)] = ()
+
+
+# Clients that a witness may call gone at a time: more at once is a fault of the network between.
+GONE_MAX = 64
+
+
+class CallGone(FromClient, frozen=True, tag=True):
+    """A witness cannot reach these clients, and waits for them; what it said before is taken back.
+
+    Of `equivocated` it holds two signed results for one share. `height` is of the round, of the
+    cooldown that stands for one, or 0 in Warmup.
+    """
+
+    epoch: int
+    height: int
+    gone: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=GONE_MAX)] = ()
+    equivocated: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=GONE_MAX)] = ()
 
 
 class Withdraw(FromClient, frozen=True, tag=True):
@@ -88,12 +119,14 @@ class Resume(Event, frozen=True, tag=True):
 
 
 class Update(Event, frozen=True, tag=True):
-    """The owner changes the configuration of a halted run."""
+    """The owner changes the configuration; `changes` says what may change when."""
 
     run: Run
 
 
-ClientMessage = Join | Ready | OpportunisticWitness | OpportunisticCooldown | HealthCheck | Withdraw
+ClientMessage = (
+    Join | Ready | OpportunisticWitness | OpportunisticCooldown | HealthCheck | CallGone | Withdraw
+)
 OwnerMessage = Pause | Resume | Update
 AnyEvent = Tick | ClientMessage | OwnerMessage
 
@@ -122,15 +155,23 @@ class Reason(StrEnum):
     NotACheckpointer = "its sender is not a checkpointer of this cooldown"
     WrongModel = "the model it names is not the one a quorum agreed on"
     WrongLocation = "the location it names is not one this run stores to"
-    NotHalted = "the run is neither paused nor finished"
+    NotHalted = "members of an epoch compute with what it changes: pause the run first"
+    Trained = "the model was trained already: what it is made of stays"
     AlreadyPausing = "the run is paused or pausing already"
     NotPausing = "the run is neither paused nor pausing"
     BadConfig = "the configuration breaks a rule"
+    Expelled = "its sender was expelled from this run"
     UnknownClient = "it accuses a client that is not in this epoch"
 
 
 def refusal(reason: Reason) -> Refused:
     return Refused(reason.name, reason.value)
+
+
+class Updated(Effect, frozen=True, tag=True):
+    """The owner changed the configuration."""
+
+    changes: tuple[str, ...]
 
 
 class ClientJoined(Effect, frozen=True, tag=True):
@@ -142,6 +183,13 @@ class ClientJoined(Effect, frozen=True, tag=True):
 class ClientRemoved(Effect, frozen=True, tag=True):
     id: bytes
     why: Left
+
+
+class PeersUnreachable(Effect, frozen=True, tag=True):
+    """A client says that it cannot connect to these members."""
+
+    id: bytes
+    peers: tuple[bytes, ...]
 
 
 class EpochStarted(Effect, frozen=True, tag=True):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 from msgspec.structs import replace
 
 from folkmoot.core.coordinator import messages as m
@@ -36,6 +37,8 @@ from folkmoot.core.registry import registry_of
 from folkmoot.core.schedule import batch_size
 from folkmoot.core.shuffle import lcg_shuffle
 
+WITHOUT_ROUNDS = (Phase.Warmup, Phase.Cooldown)
+
 
 def tick(state: Coordinator, message: m.Tick, now: int) -> tuple[Coordinator, Effects]:
     """Nobody waits for the silent: they leave those who wait, and a phase without rounds."""
@@ -47,10 +50,19 @@ def tick(state: Coordinator, message: m.Tick, now: int) -> tuple[Coordinator, Ef
     effects: Effects = tuple(m.ClientRemoved(identity, Left.Silent) for identity in gone)
     if gone:
         state = replace(state, pending=pending)
-    if state.phase in (Phase.Warmup, Phase.Cooldown):
+    if state.phase in WITHOUT_ROUNDS:
         state, removed = remove(state, _silent(state, now))
         effects += removed
     return state, effects
+
+
+def next_silence(state: Coordinator) -> int | None:
+    """When the next tick removes somebody who is not heard before then."""
+    seen = [p.seen for p in state.pending]
+    if state.phase in WITHOUT_ROUNDS:
+        present = np.delete(state.vitals()["seen"], state.epoch.absent)
+        seen += [state.epoch.started + int(present.min())] if present.size else []
+    return min(seen) + ms(state.run.config.health_check_timeout) + 1 if seen else None
 
 
 def _silent(state: Coordinator, now: int) -> list[tuple[int, Left]]:
@@ -61,6 +73,7 @@ def _silent(state: Coordinator, now: int) -> list[tuple[int, Left]]:
 
 def _close_round(state: Coordinator, now: int) -> tuple[Coordinator, Effects]:
     """Judge what the witnesses were asked about, then let go of those who left."""
+    state = _void(state)
     current = state.round
     enough = len(current.witnesses) >= state.quorum(current)
     state, judged = _judge(state)
@@ -76,6 +89,16 @@ def _close_round(state: Coordinator, now: int) -> tuple[Coordinator, Effects]:
     if state.epoch.last_height is None and (not enough or _must_end(state, now)):
         state = replace(state, epoch=replace(state.epoch, last_height=current.height))
     return state, (*judged, *removed)
+
+
+def _void(state: Coordinator) -> Coordinator:
+    """Note in the round whose work nobody learns; all clients read it there."""
+    clients = state.epoch.clients if state.expelled else ()
+    void = tuple(p for p, client in enumerate(clients) if client.id in state.expelled)
+    if not void:
+        return state
+    rounds = (*state.epoch.rounds[:-1], replace(state.round, void=void))
+    return replace(state, epoch=replace(state.epoch, rounds=rounds))
 
 
 def _must_end(state: Coordinator, now: int) -> bool:
@@ -119,10 +142,6 @@ def _silent_witnesses(state: Coordinator, enough: bool) -> list[tuple[int, Left]
     return [(state.place(current, i), Left.SilentWitness) for i in elected if i not in heard]
 
 
-def _close_cooldown(state: Coordinator, now: int) -> tuple[Coordinator, Effects]:
-    return _release(state, trained=True)
-
-
 def _release(state: Coordinator, trained: bool) -> tuple[Coordinator, Effects]:
     """End the epoch: its clients wait for the next one."""
     holding = state.model_hash if state.checkpoint.source is CheckpointSource.P2P else b""
@@ -143,7 +162,7 @@ def _release(state: Coordinator, trained: bool) -> tuple[Coordinator, Effects]:
 
 CLOSE: dict[Phase, Callable[[Coordinator, int], tuple[Coordinator, Effects]]] = {
     Phase.RoundWitness: _close_round,
-    Phase.Cooldown: _close_cooldown,
+    Phase.Cooldown: lambda state, now: _release(state, trained=True),
 }
 
 
@@ -165,6 +184,7 @@ def _enter_warmup(state: Coordinator, now: int, seed: int) -> tuple[Coordinator,
         started=now,
         ready=bytes((places + 7) // 8),
         vitals=vitals_of([p.speed for p in chosen]),
+        warmup=Round(0, state.progress.step, seed),
     )
     taken = {p.id for p in chosen}
     pending = registry_of([p for p in state.pending if p.id not in taken])
@@ -210,7 +230,9 @@ def _enter_train(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, 
         weights = _weights(state) if state.run.config.work_by_speed else b""
     height = state.round.height + 1 if epoch.rounds else 0
     new = Round(height, progress.step, seed, spans, epoch.absent, weights)
-    epoch = replace(epoch, rounds=(*epoch.rounds, new)[-STORED_ROUNDS:])
+    epoch = replace(
+        epoch, rounds=(*epoch.rounds, new)[-STORED_ROUNDS:], called_gone=(), called_false=()
+    )
     started = m.RoundStarted(state.epoch_number, height, new.step, total(spans))
     return replace(state, epoch=epoch, progress=progress), (started,)
 
@@ -240,10 +262,6 @@ def _take(state: Coordinator) -> tuple[Share, Progress]:
     return (*again, *fresh), replace(progress, data_index=stop, owed=rest)
 
 
-def _enter_witness(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, Effects]:
-    return state, ()
-
-
 def _enter_cooldown(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, Effects]:
     epoch = state.epoch
     election = Round(state.round.height + 1, state.progress.step, seed, absent=epoch.absent)
@@ -255,7 +273,9 @@ def _enter_cooldown(state: Coordinator, now: int, seed: int) -> tuple[Coordinato
             wanted = (m.CheckpointWanted(state.epoch_number, count, state.model_hash),)
     else:
         state, wanted = _rewind(state)
-    return replace(state, epoch=replace(epoch, cooldown=election)), wanted
+    return replace(
+        state, epoch=replace(epoch, cooldown=election, called_gone=(), called_false=())
+    ), wanted
 
 
 def _enter_finished(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, Effects]:
@@ -269,7 +289,7 @@ ENTER: dict[Phase, Callable[[Coordinator, int, int], tuple[Coordinator, Effects]
     Phase.WaitingForMembers: _enter_waiting,
     Phase.Warmup: _enter_warmup,
     Phase.RoundTrain: _enter_train,
-    Phase.RoundWitness: _enter_witness,
+    Phase.RoundWitness: lambda state, now, seed: (state, ()),
     Phase.Cooldown: _enter_cooldown,
     Phase.Finished: _enter_finished,
     Phase.Paused: _enter_waiting,

@@ -4,14 +4,16 @@ Every function takes the state, a message and the time, and gives either the rea
 or the new state with its effects. None of them changes the run's phase: the table does.
 """
 
+import re
 from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from folkmoot.core import bloom
+from folkmoot.core.config import all_broken
+from folkmoot.core.coordinator import absence
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.committee import is_checkpointer
-from folkmoot.core.coordinator.config import LOCATION_MAX
+from folkmoot.core.coordinator.changes import When, changes
 from folkmoot.core.coordinator.messages import Reason
 from folkmoot.core.coordinator.state import (
     VITAL,
@@ -24,6 +26,8 @@ from folkmoot.core.coordinator.state import (
     Phase,
     Witness,
     bit,
+    first_checkpoint,
+    trained,
     with_bit,
 )
 from folkmoot.core.identity import ID_BYTES
@@ -37,6 +41,7 @@ HALTED = (Phase.Paused, Phase.Finished)
 HASH_BYTES = 32
 ADDRESS_MAX = 256
 SPEED_MAX = 2**31
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SEEN_MAX = 2**32 - 1
 
 
@@ -55,6 +60,8 @@ def join(state: Coordinator, message: m.Join, now: int) -> Received:
         return Reason.WrongRun
     if state.phase is Phase.Finished:
         return Reason.Finished
+    if message.sender in state.expelled:
+        return Reason.Expelled
     if len(message.model_hash) not in (0, HASH_BYTES):
         return Reason.WrongHash
     if len(message.address) > ADDRESS_MAX:
@@ -80,6 +87,7 @@ def ready(state: Coordinator, message: m.Ready, now: int) -> Received:
         return Reason.NotAMember
     if bit(state.epoch.ready, place):
         return Reason.Duplicate
+    state = absence.spoke(state, place)
     epoch = replace(state.epoch, ready=with_bit(state.epoch.ready, place))
     return replace(state, epoch=epoch), ()
 
@@ -110,6 +118,7 @@ def witness(state: Coordinator, message: m.OpportunisticWitness, now: int) -> Re
         message.broadcast_merkle,
         message.model_hash,
     )
+    state = absence.spoke(state, place)
     current = replace(state.round, witnesses=(*state.round.witnesses, heard))
     epoch = replace(state.epoch, rounds=(*state.epoch.rounds[:-1], current))
     accepted = m.WitnessAccepted(message.sender, message.height, message.metadata)
@@ -148,9 +157,7 @@ def opportunistic_cooldown(
     place = member(state, message.sender)
     if place is None:
         return Reason.NotAMember
-    election = state.epoch.cooldown
-    index = state.index(election, place)
-    if index is None or not is_checkpointer(index, state.roster_size(election), election.seed):
+    if place not in absence.storing(state):
         return Reason.NotACheckpointer
     if state.epoch.checkpointed:
         return Reason.Duplicate
@@ -159,13 +166,22 @@ def opportunistic_cooldown(
         or state.checkpoint.source is not CheckpointSource.P2P
     ):
         return Reason.WrongModel
-    root = state.run.model.checkpoint
-    if not root or not message.location.startswith(root) or len(message.location) > LOCATION_MAX:
+    if not _is_stored_there(state.run.model.checkpoint, message.location):
         return Reason.WrongLocation
     stored = Checkpoint(CheckpointSource.P2P, message.location, message.model_hash, state.progress)
     epoch = replace(state.epoch, checkpointed=True)
     done = m.CheckpointStored(message.location, state.progress.step)
     return replace(state, epoch=epoch, checkpoint=stored), (done,)
+
+
+def _is_stored_there(root: str, location: str) -> bool:
+    """Whether it is one plain name in the run's store, spelled the one way there is.
+
+    It is kept as it is told, and everybody loads from it: no other spelling of the same place,
+    which one reader may forgive and another not.
+    """
+    folder, _, name = location.rpartition("/")
+    return bool(root) and folder == root.rstrip("/") and _NAME.fullmatch(name) is not None
 
 
 def health_check(state: Coordinator, message: m.HealthCheck, now: int) -> Received:
@@ -188,7 +204,9 @@ def health_check(state: Coordinator, message: m.HealthCheck, now: int) -> Receiv
     column = b"".join((column[:at], vital, column[at + VITAL.size :]))
     vitals = (*epoch.vitals[:piece], column, *epoch.vitals[piece + 1 :])
     changed = replace(epoch, vitals=vitals, leaving=epoch.leaving + marks)
-    return replace(state, epoch=changed), ()
+    peers = tuple(peer for peer in message.unreachable if member(state, peer) is not None)
+    told = (m.PeersUnreachable(message.sender, peers),) if peers else ()
+    return replace(state, epoch=changed), told
 
 
 def _sign_of_pending(state: Coordinator, message: m.HealthCheck, now: int, speed: int) -> Received:
@@ -220,6 +238,46 @@ def _accused(
     return tuple(marks)
 
 
+def call_gone(state: Coordinator, message: m.CallGone, now: int) -> Received:
+    election = state.election
+    if election is None:
+        return Reason.WrongState
+    if message.epoch != state.epoch_number:
+        return Reason.WrongEpoch
+    if message.height != election.height:
+        return Reason.WrongRound
+    place = member(state, message.sender)
+    if place is None:
+        return Reason.NotAMember
+    gone, false = ({state.find(x) for x in names} for names in (message.gone, message.equivocated))
+    if None in gone | false or place in gone | false:
+        return Reason.UnknownClient
+    index = state.index(election, place)
+    if index is None or not state.committee(election).get_witness(index).witness:
+        return Reason.NotAWitness
+    epoch = replace(
+        state.epoch,
+        called_gone=absence.call(
+            state.epoch.called_gone, index, (p for p in gone if p is not None)
+        ),
+        called_false=absence.call(
+            state.epoch.called_false, index, (p for p in false if p is not None)
+        ),
+    )
+    state, expelled = absence.expel(replace(state, epoch=epoch), election)
+    state, removed = _leave(state, expelled)
+    state, more = _leave(state, absence.gone(state, election))
+    return state, (*removed, *more)
+
+
+def _leave(state: Coordinator, leaving: list[tuple[int, Left]]) -> tuple[Coordinator, Effects]:
+    """Without them now; or, as a round goes on with the roster it began with, when it ends."""
+    if state.phase not in IN_ROUND:
+        return remove(state, leaving)
+    epoch = replace(state.epoch, leaving=(*state.epoch.leaving, *leaving))
+    return replace(state, epoch=epoch), ()
+
+
 def withdraw(state: Coordinator, message: m.Withdraw, now: int) -> Received:
     place = member(state, message.sender)
     if place is None:
@@ -227,13 +285,9 @@ def withdraw(state: Coordinator, message: m.Withdraw, now: int) -> Received:
             return Reason.NotAMember
         gone = replace(state, pending=state.pending.drop(message.sender))
         return gone, (m.ClientRemoved(message.sender, Left.Withdrew),)
-    if state.phase not in IN_ROUND:
-        return remove(state, [(place, Left.Withdrew)])
-    # The round goes on with the roster it began with; the place is vacated when it ends.
     if (place, Left.Withdrew) in state.epoch.leaving:
         return Reason.Duplicate
-    epoch = replace(state.epoch, leaving=(*state.epoch.leaving, (place, Left.Withdrew)))
-    return replace(state, epoch=epoch), ()
+    return _leave(state, [(place, Left.Withdrew)])
 
 
 def remove(state: Coordinator, leaving: Iterable[tuple[int, Left]]) -> tuple[Coordinator, Effects]:
@@ -268,11 +322,19 @@ def resume(state: Coordinator, message: m.Resume, now: int) -> Received:
 
 
 def update(state: Coordinator, message: m.Update, now: int) -> Received:
-    if state.phase not in HALTED:
-        return Reason.NotHalted
     if message.run.run_id != state.run.run_id:
         return Reason.WrongRun
-    if any(message.run.all_rules()):
+    if any(all_broken(message.run)):
         return Reason.BadConfig
+    changed = changes(state.run, message.run)
+    needs = {change.when for change in changed}
+    if state.phase in IN_EPOCH and needs - {When.AnyTime}:
+        return Reason.NotHalted
+    if When.BeforeTraining in needs:
+        if trained(state):
+            return Reason.Trained
+        state = replace(state, checkpoint=first_checkpoint(message.run))
     # A finished run that is given more steps waits for the owner, like a paused one.
-    return replace(state, run=message.run, pause_wanted=True), ()
+    pausing = state.pause_wanted or state.phase in HALTED
+    told = m.Updated(tuple(map(str, changed)))
+    return replace(state, run=message.run, pause_wanted=pausing), (told,)

@@ -10,6 +10,7 @@ whoever leaves after it. Times are whole milliseconds.
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from enum import StrEnum
+from operator import attrgetter
 from struct import Struct as Packing
 
 import msgspec
@@ -30,6 +31,7 @@ VITAL = Packing("<II")
 VITAL_TYPE = np.dtype([("seen", "<u4"), ("speed", "<u4")])
 # Vitals are kept in pieces of this many places: a sign of life copies one piece, not all.
 VITALS_IN_PIECE = 512
+_id = attrgetter("id")
 
 
 class Phase(StrEnum):
@@ -46,6 +48,8 @@ class Left(StrEnum):
     """Why a client is no longer part of an epoch, or of those who wait for one."""
 
     Withdrew = "Withdrew"
+    Gone = "Gone"  # a quorum of witnesses could not reach it
+    Equivocated = "Equivocated"  # a quorum of witnesses heard two results of it for one share
     Silent = "Silent"
     Unhealthy = "Unhealthy"
     SilentWitness = "SilentWitness"
@@ -98,6 +102,7 @@ class Round(msgspec.Struct, frozen=True):
     absent: tuple[int, ...] = ()
     weights: bytes = b""
     witnesses: tuple[Witness, ...] = ()
+    void: tuple[int, ...] = ()  # places of expelled clients: what they made is not learnt
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -134,6 +139,9 @@ class Epoch(msgspec.Struct, frozen=True):
     ready: bytes = b""
     vitals: tuple[bytes, ...] = ()
     leaving: tuple[tuple[int, Left], ...] = ()  # to be removed when RoundWitness ends
+    warmup: Round | None = None  # the roster and seed that elect who may call others gone in Warmup
+    called_gone: tuple[tuple[int, tuple[int, ...]], ...] = ()  # by roster index: which places
+    called_false: tuple[tuple[int, tuple[int, ...]], ...] = ()  # likewise, who equivocated
     rounds: tuple[Round, ...] = ()  # the newest last
     last_height: int | None = None  # the last round that trains, once it is known
     judged: Judged | None = None
@@ -156,6 +164,7 @@ class Coordinator(msgspec.Struct, frozen=True):
     checkpoint: Checkpoint = Checkpoint()
     model_hash: bytes = b""  # of the model that the last quorum agreed on
     pause_wanted: bool = False
+    expelled: tuple[bytes, ...] = ()  # clients that may not come back
 
     def find(self, identity: bytes) -> int | None:
         """The place of a client that is in this epoch, or was."""
@@ -167,6 +176,14 @@ class Coordinator(msgspec.Struct, frozen=True):
     def active(self) -> int:
         """Clients of this epoch that have not left."""
         return len(self.epoch.clients) - len(self.epoch.absent)
+
+    @property
+    def election(self) -> Round | None:
+        """The round, or what stands for one in Warmup and Cooldown: whose witnesses count now."""
+        epoch = self.epoch
+        rounds = {Phase.Warmup: epoch.warmup, Phase.Cooldown: epoch.cooldown}
+        in_round = self.phase in (Phase.RoundTrain, Phase.RoundWitness)
+        return self.round if in_round else rounds.get(self.phase)
 
     @property
     def round(self) -> Round:
@@ -220,8 +237,15 @@ class Coordinator(msgspec.Struct, frozen=True):
         return np.frombuffer(b"".join(self.epoch.vitals), VITAL_TYPE)
 
 
-def _id(client: Client) -> bytes:
-    return client.id
+def first_checkpoint(run: Run) -> Checkpoint:
+    """Where the model of a run comes from before anything was trained."""
+    source = CheckpointSource.Stored if run.model.start else CheckpointSource.Ephemeral
+    return Checkpoint(source, run.model.start)
+
+
+def trained(state: Coordinator) -> bool:
+    """Whether there is a model that was not there when the run began."""
+    return state.progress.step > 0 or state.checkpoint.source is CheckpointSource.P2P
 
 
 def vitals_of(speeds: Sequence[int]) -> tuple[bytes, ...]:

@@ -81,6 +81,19 @@ async def reachable_at(endpoint: Endpoint, config: PeerConfig) -> Address:
     return Address(tuple(direct), endpoint.addr().relay_url())
 
 
+async def answers(endpoint: Endpoint, peer: bytes, address: bytes, seconds: float) -> bool:
+    """Whether a peer can be reached. It is asked for a protocol that it does not have: that it says
+    so is answer enough, and it need not decide whether to admit us."""
+    try:
+        async with asyncio.timeout(seconds):
+            await endpoint.connect(to_dial(peer, address), b"folkmoot/reachable")
+    except (TimeoutError, ValueError):
+        return False
+    except IrohError as error:
+        return "timed out" not in describe_error(error)
+    return True
+
+
 def to_dial(peer: bytes, address: bytes) -> EndpointAddr:
     """What to dial; ValueError when `address` is none."""
     known = decode_address(address)

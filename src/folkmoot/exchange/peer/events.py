@@ -13,29 +13,27 @@ class Connected(PeerEvent, frozen=True, tag=True):
     dialled: bool
 
 
-class Disconnected(PeerEvent, frozen=True, tag=True):
+class WithReason(PeerEvent, frozen=True, tag=True):
+    """What did not go well, and why."""
+
     reason: str
 
 
-class DialFailed(PeerEvent, frozen=True, tag=True):
+class Disconnected(WithReason, frozen=True, tag=True):
+    """The connection with a member is over."""
+
+
+class DialFailed(WithReason, frozen=True, tag=True):
     """A member could not be dialled; it is tried again."""
 
-    reason: str
 
-
-class TurnedAway(PeerEvent, frozen=True, tag=True):
+class TurnedAway(WithReason, frozen=True, tag=True):
     """Somebody who is not a member, or is shunned, was turned away."""
 
-    reason: str
 
-
-class Ignored(PeerEvent, frozen=True, tag=True):
+class Ignored(WithReason, frozen=True, tag=True):
     """A message that a member passed on was not taken; nobody is to blame for certain."""
 
-    reason: str
 
-
-class Misbehaved(PeerEvent, frozen=True, tag=True):
+class Misbehaved(WithReason, frozen=True, tag=True):
     """A member broke the rules and was hung up on."""
-
-    reason: str

@@ -25,7 +25,7 @@ from folkmoot.exchange.peer import events, requests, uniffi_copy, wire
 from folkmoot.exchange.peer.address import encode_address
 from folkmoot.exchange.peer.blob_store import BlobStore
 from folkmoot.exchange.peer.config import PeerConfig
-from folkmoot.exchange.peer.endpoint import bind, reachable_at
+from folkmoot.exchange.peer.endpoint import answers, bind, reachable_at
 from folkmoot.exchange.peer.fetch import Download
 from folkmoot.exchange.peer.gossip import Blame, Deliver, Discard, Effect, GossipNode, Send
 from folkmoot.exchange.peer.link import Code, Link, Traffic
@@ -51,7 +51,7 @@ class Peer:
         self.on_event: OnEvent = lambda event: None
         self._endpoint, self._topic = endpoint, topic
         self._secret = SecretKey.from_bytes(secret)
-        self._answers = Answers()
+        self._answers: Answers = {}
         self._gossip = GossipNode(self.id, lambda sealed: unseal(sealed, topic), config.gossip)
         self._loop = asyncio.get_running_loop()
         self._inbox: deque[GossipMessage] = deque()
@@ -95,6 +95,10 @@ class Peer:
         await self.close()
 
     # Members.
+
+    async def answers(self, peer: bytes, address: bytes, seconds: float = 4.0) -> bool:
+        """Whether somebody answers for `peer` at its address; a member or not, either way."""
+        return await answers(self._endpoint, peer, address, seconds)
 
     async def members(self, members: Mapping[bytes, bytes]) -> None:
         """Who may connect, and where to dial them: id to address. Everybody else is hung up on."""
@@ -200,11 +204,11 @@ class Peer:
 
     def answer(self, method: RpcMethod[Q, A], handler: Callable[[bytes, Q], Awaitable[A]]) -> None:
         """Answer a method; the handler gets the asker's key and the question."""
-        self._answers.add(method, handler)
+        self._answers[method.name] = (method, handler)
 
     def mute(self, method: RpcMethod[Q, A]) -> None:
         """Answer it no longer."""
-        self._answers.remove(method)
+        self._answers.pop(method.name, None)
 
     async def ask(
         self, peer: bytes, method: RpcMethod[Q, A], question: Q, seconds: float = 10.0

@@ -18,7 +18,7 @@ from folkmoot.exchange.peer.blob_store import BlobStore
 from folkmoot.exchange.peer.config import PeerConfig
 from folkmoot.exchange.peer.describe_error import describe_error
 from folkmoot.exchange.peer.link import Link, read_frame, time_for
-from folkmoot.exchange.peer.rpc import Answers, CallRefused, NoAnswer
+from folkmoot.exchange.peer.rpc import Answers, CallRefused, NoAnswer, answer
 
 log = logging.getLogger(__name__)
 CANCELLED = 1
@@ -63,7 +63,7 @@ async def _send_content(
 async def _reply(asker: bytes, call: wire.Call, answers: Answers, config: PeerConfig) -> bytes:
     try:
         async with asyncio.timeout(config.answer_time):
-            payload = await answers.answer(asker, call.name, call.payload)
+            payload = await answer(answers, asker, call.name, call.payload)
         reply = wire.encode(wire.Answer(payload))
         if len(reply) > config.call_limit:
             raise CallRefused(f"the answer has {len(reply)} bytes, over the limit")

@@ -41,27 +41,17 @@ class RpcMethod(Generic[Q, A]):
 
 Handler = Callable[[bytes, Any], Awaitable[Any]]
 """Takes the asker's key and its question."""
+Answers = dict[str, tuple[RpcMethod[Any, Any], Handler]]
+"""The methods that a peer answers, by name."""
 
 
-class Answers:
-    """The methods this peer answers."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[RpcMethod[Any, Any], Handler]] = {}
-
-    def add(self, method: RpcMethod[Q, A], handler: Callable[[bytes, Q], Awaitable[A]]) -> None:
-        self._known[method.name] = (method, handler)
-
-    def remove(self, method: RpcMethod[Q, A]) -> None:
-        self._known.pop(method.name, None)
-
-    async def answer(self, asker: bytes, name: str, payload: bytes) -> bytes:
-        """The encoded answer; raises CallRefused."""
-        if name not in self._known:
-            raise CallRefused("no such method")
-        method, handler = self._known[name]
-        try:
-            question = method.question.decode(payload)
-        except UNREADABLE as error:
-            raise CallRefused(f"the question cannot be read: {str(error)[:200]}") from error
-        return msgspec.msgpack.encode(await handler(asker, question))
+async def answer(answers: Answers, asker: bytes, name: str, payload: bytes) -> bytes:
+    """The encoded answer; raises CallRefused."""
+    if name not in answers:
+        raise CallRefused("no such method")
+    method, handler = answers[name]
+    try:
+        question = method.question.decode(payload)
+    except UNREADABLE as error:
+        raise CallRefused(f"the question cannot be read: {str(error)[:200]}") from error
+    return msgspec.msgpack.encode(await handler(asker, question))

@@ -11,7 +11,7 @@ from functools import lru_cache
 from blake3 import blake3
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _order(origin: bytes, round_: int, members: tuple[bytes, ...]) -> tuple[bytes, ...]:
     salt = origin + round_.to_bytes(8, "little")
     others = [member for member in members if member != origin]

@@ -3,9 +3,8 @@
 The coordinator keeps every update in a local file (the folder bucket's own file, or a private
 copy of a remote object), so a strategy is a function from files to files:
 
-- `check` runs once, when an update lands, in any order and on any thread. It reads the update in
-  blocks and answers `Accepted` or `Quarantined(reason)`. It keeps nothing: after a crash it may
-  run again on the same bytes and must answer the same.
+- An update is checked once (`checks.py`), when it lands, in any order and on any thread, block by
+  block. Nothing is kept: after a crash the same bytes are checked again, and get the same answer.
 - `combine` runs when the round closes. It gets the accepted updates **in the order of their
   participant ids**, reads them block by block, and writes the next model. The result depends on
   the files and the arguments alone, never on who arrived first: a round that was interrupted by a
@@ -20,8 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import msgspec
 
 from folkmoot.federated.model_file.layout import ModelSink, ModelSource
 
@@ -38,21 +35,6 @@ class ModelUpdate:
     staleness: int = 0
     #: The global model it started from; None in the initial round.
     base: ModelSource | None = None
-
-
-class Accepted(msgspec.Struct, frozen=True, tag=True):
-    """The update may be counted."""
-
-    norm: float = 0.0
-
-
-class Rejected(msgspec.Struct, frozen=True, tag=True):
-    """The update must not be counted; `reason` is a sentence for the participant's owner."""
-
-    reason: str
-
-
-Verdict = Accepted | Rejected
 
 
 @dataclass(frozen=True)

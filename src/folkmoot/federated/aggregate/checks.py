@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from folkmoot.federated.aggregate import Accepted, ModelUpdate, Rejected, Verdict
+from folkmoot.federated.aggregate import ModelUpdate
 from folkmoot.federated.model_file import layout as model_layout
 from folkmoot.federated.model_file.layout import Array, BadModel, Layout
 
@@ -19,14 +19,16 @@ MAX_SAMPLES = 1 << 29
 MAX_NAME = model_layout.MAX_NAME - 12
 
 
-def check_update(update: ModelUpdate, layout: Layout | None) -> Verdict:
-    """Judge samples, layout and values; the very first update has no `layout` to fit."""
-    reason = (
+def bad_update(update: ModelUpdate, layout: Layout | None) -> str:
+    """Why an update must not be counted, or nothing; the very first ones have no `layout` to fit.
+
+    It is read through `update.source.blocks()`, once and to the end, unless it is bad.
+    """
+    return (
         bad_samples(update.samples, initial=update.base is None)
         or bad_layout(update.source.layout, layout)
         or bad_values(update)
     )
-    return Rejected(reason) if reason else Accepted()
 
 
 def bad_samples(samples: int, *, initial: bool) -> str:

@@ -1,7 +1,7 @@
 """What all strategies share: they are options and behaviour in one frozen struct.
 
 A strategy decodes straight from the `[aggregation]` table of a federation's TOML, where `strategy`
-names it. Most need no memory and accept what passes the common checks.
+names it. Most need no memory.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import ClassVar
 
 import msgspec
 
-from folkmoot.federated.aggregate import Closing, ModelUpdate, Verdict
-from folkmoot.federated.aggregate.checks import bad_layout, check_update
+from folkmoot.federated.aggregate import Closing
+from folkmoot.federated.aggregate.checks import bad_layout
 from folkmoot.federated.aggregate.linear import LinearCombination, Term
 from folkmoot.federated.aggregate.spans import ArraySpan, CombineFailed, for_each_span, write_span
 from folkmoot.federated.model_file.layout import BLOCK, Array, Layout, ModelSink
@@ -24,17 +24,10 @@ SUMMED = 4 * BLOCK
 
 
 class Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="strategy"):
-    """How updates are checked and combined."""
+    """How updates are combined."""
 
     #: Whether `combine` may be given one update, the mean of all: secure aggregation has no other.
     needs_only_the_mean: ClassVar[bool] = False
-
-    def check(self, update: ModelUpdate, layout: Layout | None) -> Verdict:
-        """Judge one update against the global model's `layout` (None in the initial round).
-
-        Reads the update through `update.source.blocks()`, once and to the end, unless it is bad.
-        """
-        return check_update(update, layout)
 
     def memory_layout(self, layout: Layout) -> Layout:
         """The arrays to remember between rounds of a model with `layout`; empty for most."""

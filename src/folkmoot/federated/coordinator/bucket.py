@@ -133,9 +133,6 @@ class CoordinatorBucket:
     def memory_path(self, round_: int) -> Path:
         return self._folder / "memory" / str(round_)
 
-    def forget_memory(self, round_: int) -> None:
-        self.memory_path(round_).unlink(missing_ok=True)
-
     # Pruning.
 
     def prune(self, oldest: int) -> int:

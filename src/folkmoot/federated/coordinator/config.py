@@ -16,6 +16,7 @@ from folkmoot.core.federation import Rules
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.strategies import AnyStrategy
 from folkmoot.federated.secure.config import SecureConfig
+from folkmoot.host.files import read_text
 
 PARTICIPANT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
@@ -159,9 +160,9 @@ def is_host(host: str) -> bool:
         return len(host) <= 253 and not numeric and all(_LABEL.fullmatch(x) for x in labels)
 
 
-def load(path: Path) -> Federation:
+def load_federation(path: Path) -> Federation:
     """The federation that the file at `path` describes, with its paths made absolute."""
-    return rooted(decode(path.read_text(), Federation, path.name), path.parent)
+    return rooted(decode(read_text(path), Federation, path.name), path.parent)
 
 
 def rooted(config: Federation, folder: Path) -> Federation:

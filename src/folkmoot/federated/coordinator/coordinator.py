@@ -273,7 +273,7 @@ class Coordinator:
         if not self.config.bucket.keep_updates:
             self.store.consume(used)
         self.store.forget_rounds(closed - self.config.rounds.max_staleness)
-        self.store.forget_memory(closed)
+        self.store.memory_path(closed).unlink(missing_ok=True)
         keep = self.config.bucket.keep_rounds
         return self.store.prune(closed + 2 - keep) if keep else 0
 

@@ -13,60 +13,63 @@ class Started(Record, frozen=True, tag=True):
     address: str
 
 
-class Aggregated(Record, frozen=True, tag=True):
-    """A round's updates became the next global model."""
+class OfRound(Record, frozen=True, tag=True):
+    """What belongs to a round."""
 
     round: int
+
+
+class OfParticipant(Record, frozen=True, tag=True):
+    """What one participant did in a round."""
+
+    id: str
+    round: int
+
+
+class Aggregated(OfRound, frozen=True, tag=True):
+    """A round's updates became the next global model."""
+
     updates: int
     seconds: float
     digest: str
     figures: dict[str, float]
 
 
-class AggregationFailed(Record, frozen=True, tag=True):
-    round: int
+class AggregationFailed(OfRound, frozen=True, tag=True):
     reason: str
     retry_in: float
 
 
-class UpdateRefused(Record, frozen=True, tag=True):
+class UpdateRefused(OfParticipant, frozen=True, tag=True):
     """An update was not counted."""
 
-    id: str
-    round: int
     reason: str
 
 
-class Reported(Record, frozen=True, tag=True):
+class Reported(OfParticipant, frozen=True, tag=True):
     """What a participant reported with its update."""
 
-    id: str
-    round: int
     samples: int
     metrics: dict[str, Any]
     history: dict[str, list[float]]
 
 
-class ReportRefused(Record, frozen=True, tag=True):
+class ReportRefused(OfParticipant, frozen=True, tag=True):
     """Metrics that cannot be read never cost an update."""
 
-    id: str
-    round: int
     reason: str
 
 
-class AttemptFailed(Record, frozen=True, tag=True):
+class AttemptFailed(OfRound, frozen=True, tag=True):
     """For the event log: masked updates could not be summed and are asked for again."""
 
-    round: int
     attempt: int
     reason: str
 
 
-class Unmasked(Record, frozen=True, tag=True):
+class Unmasked(OfRound, frozen=True, tag=True):
     """For the event log: the masks of a round's sum are known."""
 
-    round: int
     attempt: int
     delivered: int
     dropped: int

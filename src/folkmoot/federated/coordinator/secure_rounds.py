@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,7 +90,7 @@ class SecureRounds:
         return self._answer(attempt, id, asked)
 
     def _take(self, attempt: CoordinatorAttempt, id: str, request: Any) -> None:
-        try:
+        with self._failing():
             if request.step == SecureStep.KEYS:
                 self._take_keys(attempt, id, request)
             elif request.step == SecureStep.SHARES:
@@ -99,8 +99,6 @@ class SecureRounds:
                 attempt.unopened(id, decode(request.payload, Unopened))
             elif request.step == SecureStep.REVEAL:
                 attempt.reveal(id, decode(request.payload, Reveal))
-        except TooFew as error:
-            self._fail(error)
 
     def _take_keys(self, attempt: CoordinatorAttempt, id: str, request: Any) -> None:
         keys = decode(request.payload, Keys)
@@ -141,10 +139,8 @@ class SecureRounds:
         elif moved:
             self._fail(TooFew("too few participants were left for a quorum"))
         else:
-            try:
+            with self._failing():
                 attempt.without(attempt.waiting_for - set(state.members))
-            except TooFew as error:
-                self._fail(error)
             self._settle()
 
     async def unmask(self, deliveries: Sequence[Delivery]) -> list[Mask] | None:
@@ -155,7 +151,8 @@ class SecureRounds:
         if attempt is None or attempt.step != SecureStep.UPDATES:
             self._fail(TooFew("the coordinator started again"))
             return None
-        try:
+        masks = None
+        with self._failing():
             attempt.delivered(ids)
             for step in (SecureStep.REVEAL, SecureStep.DONE):
                 self._patience(attempt)
@@ -164,8 +161,7 @@ class SecureRounds:
                 if self._attempt is not attempt:
                     return None
             masks = attempt.residue()
-        except TooFew as error:
-            self._fail(error)
+        if masks is None:
             return None
         await asyncio.to_thread(save_masks, self._kept, deliveries, masks)
         dropped = len(attempt.members) - len(ids)
@@ -219,13 +215,19 @@ class SecureRounds:
 
         def late() -> None:
             if self._attempt is attempt and attempt.step == step:
-                try:
+                with self._failing():
                     attempt.without(attempt.waiting_for)
-                except TooFew as error:
-                    self._fail(error)
                 self._settle()
 
         loop.call_later(self.rules.step_timeout, late)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """With too few left, the attempt fails, and what follows goes on without it."""
+        try:
+            yield
+        except TooFew as error:
+            self._fail(error)
 
     def _fail(self, error: TooFew) -> None:
         state, loop = self._state(), asyncio.get_running_loop()

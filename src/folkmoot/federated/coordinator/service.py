@@ -33,14 +33,10 @@ from folkmoot.host.signing import SESSION_BYTES, Nonces, Unauthenticated
 DIGEST_BYTES = 32
 Code = grpc.StatusCode
 
+# Every other refusal is FAILED_PRECONDITION.
 CODES: dict[str, grpc.StatusCode] = {
     m.Reason.UnknownParticipant: Code.PERMISSION_DENIED,
     m.Reason.Expelled: Code.PERMISSION_DENIED,
-    m.Reason.OutsideRound: Code.FAILED_PRECONDITION,
-    m.Reason.NotSelected: Code.FAILED_PRECONDITION,
-    m.Reason.StaleRound: Code.FAILED_PRECONDITION,
-    m.Reason.FutureRound: Code.FAILED_PRECONDITION,
-    m.Reason.Closed: Code.FAILED_PRECONDITION,
     m.Reason.DifferentUpdate: Code.ALREADY_EXISTS,
     m.Reason.BadSamples: Code.INVALID_ARGUMENT,
 }
@@ -280,7 +276,8 @@ class CoordinatorService:
     def _refuse(self, effects: tuple[Any, ...]) -> None:
         for effect in effects:
             if isinstance(effect, m.Refused):
-                raise RequestRefused(CODES[effect.code], effect.reason)
+                code = CODES.get(effect.code, Code.FAILED_PRECONDITION)
+                raise RequestRefused(code, effect.reason)
 
     def _announced(self, id: str, request: Any) -> Delivery:
         if request.participant_id not in ("", id):

@@ -8,13 +8,14 @@ from blake3 import blake3
 
 from folkmoot.core.federation.state import Delivery, State
 from folkmoot.exchange.bucket import BucketError, Missing, TooLarge
-from folkmoot.federated.aggregate import Closing, ModelUpdate, Rejected
+from folkmoot.federated.aggregate import Closing, ModelUpdate
+from folkmoot.federated.aggregate.checks import bad_update
 from folkmoot.federated.coordinator.bucket import CoordinatorBucket
 from folkmoot.federated.coordinator.config import Federation
 from folkmoot.federated.model_file.layout import BadModel, Layout
 from folkmoot.federated.model_file.reader import HashingModelFile, ModelFile, digest_of
 from folkmoot.federated.model_file.writer import ModelWriter
-from folkmoot.federated.secure.masked_update import UnmaskedMean, check_masked
+from folkmoot.federated.secure.masked_update import UnmaskedMean, bad_masked_update
 from folkmoot.federated.secure.masks import Mask
 
 HEADER_ROOM = 1 << 20
@@ -61,18 +62,16 @@ def judge(
             return Judgement(f"{delivery.key} is not a model: {error}", damaged=True, strike=strike)
         update = _update(state, delivery, source, base)
         if base and config.secure.enabled:
-            verdict = check_masked(update, base.layout, config.secure)
+            reason = bad_masked_update(update, base.layout, config.secure)
         else:
-            verdict = config.aggregation.check(update, base.layout if base else None)
+            reason = bad_update(update, base.layout if base else None)
         if source.digest() != delivery.digest:
             return Judgement(
                 f"{delivery.key} in the bucket is not what was announced: its digest is "
                 f"{source.digest()}, expected {delivery.digest}",
                 damaged=True,
             )
-        if isinstance(verdict, Rejected):
-            return Judgement(verdict.reason, strike=True)
-    return Judgement("")
+        return Judgement(reason, strike=bool(reason))
 
 
 def lost(store: CoordinatorBucket, deliveries: Sequence[Delivery]) -> list[str]:
@@ -105,7 +104,7 @@ def combine(
             updates.append(_update(state, delivery, source, base))
         if reference is not None and residue is not None:
             precision = config.secure.precision
-            mean = UnmaskedMean(reference.layout, reference, updates, residue, precision)
+            mean = UnmaskedMean(reference, updates, residue, precision)
             updates = [ModelUpdate("sum", mean.samples, mean, base=reference)]
         layout = reference.layout if reference else _majority(updates)
         if reference is None:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from blake3 import blake3
 
-from folkmoot.federated.model_file.layout import Array, Layout, encode_header
+from folkmoot.federated.model_file.layout import Array, Layout
 from folkmoot.federated.model_file.reader import page_aligned
 from folkmoot.federated.model_file.writer import ModelWriter
 
@@ -65,18 +65,13 @@ class HashingWriter(ModelWriter):
 
         The disk then gets each piece at once: `commit` has little left to wait for.
         """
-        super().__init__(path, layout, recycle)
         self._eager, self._piece = mapped, MAPPED_PIECE if mapped else PIECE
         self._begun: dict[int, _Piece] = {}
         #: Written, and not yet hashed; None is to be read back.
         self._written: dict[int, Array | None] = {}
         self._hasher, self._hashed = blake3(), 0
         self._hashing = threading.Lock()
-        try:
-            self._put(memoryview(encode_header(self.layout)), 0)
-        except OSError:
-            self.close()
-            raise
+        super().__init__(path, layout, recycle)  # which puts the header
 
     def digest(self) -> bytes:
         """BLAKE3 of the whole body, once all of it is written."""

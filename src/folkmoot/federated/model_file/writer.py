@@ -47,7 +47,7 @@ class ModelWriter:
         self._lock = threading.Lock()
         try:
             os.ftruncate(self._fd, position)
-            self._pwrite(memoryview(head), 0)
+            self._put(memoryview(head), 0)
         except OSError:
             self.close()
             raise

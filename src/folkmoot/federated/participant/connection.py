@@ -48,9 +48,10 @@ class Connection:
     ) -> None:
         self.run_id, self.longest_pause = run_id, longest_pause
         self.signer = Signer(identity)
+        # gRPC's own least time for an attempt to connect stays as it is (20 s): on a long or busy
+        # line a shorter one cuts off every attempt before it is answered.
         options = [
             ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.min_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", round(longest_pause * 1000)),
             ("grpc.keepalive_time_ms", 30_000),
             ("grpc.keepalive_timeout_ms", 10_000),

@@ -74,7 +74,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     longest_pause: float = 10.0
 
 
-def join(participant: Participant, **settings: Any) -> None:
+def join_federation(participant: Participant, **settings: Any) -> None:
     """Take part until the federation has finished. Blocks; `settings` as in `Settings`."""
     keep_memory()
     # What is there now stays to the end: no collection between rounds has to look at it again.

@@ -8,7 +8,7 @@
             ...
             return {"w": new}, number_of_samples, {"loss": [0.3, 0.2]}
 
-    join(Mine(), address="127.0.0.1:50061", run_id="mine")
+    join_federation(Mine(), address="127.0.0.1:50061", run_id="mine")
 
 Models are named arrays, or one array alone. The weights that `train_round` gets are read-only:
 they are the coordinator's own bytes, mapped and not copied.

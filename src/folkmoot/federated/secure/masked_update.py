@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from folkmoot.federated.aggregate import Accepted, ModelUpdate, Rejected, Verdict
+from folkmoot.federated.aggregate import ModelUpdate
 from folkmoot.federated.aggregate.checks import bad_layout, bad_samples
 from folkmoot.federated.model_file.layout import (
     BLOCK,
@@ -33,7 +33,7 @@ def masked_layout(layout: Layout) -> Layout:
 
 def write_masked(
     model: ModelSource,
-    reference: ModelSource | None,
+    reference: ModelSource,
     samples: int,
     masks: Sequence[Mask],
     precision: Precision,
@@ -45,23 +45,20 @@ def write_masked(
     for name, start, values in model.blocks():
         step = base[: values.size]
         np.copyto(step, values)
-        if reference is not None:
-            origin = np.empty(values.size, values.dtype)
-            reference.read(name, start, origin)
-            np.subtract(step, origin, out=step)
+        origin = np.empty(values.size, values.dtype)
+        reference.read(name, start, origin)
+        np.subtract(step, origin, out=step)
         words = encode(step, weight, precision)
         masker.add(name, start, words)
         out.write(name, start, words.view(np.int64))
 
 
-def check_masked(update: ModelUpdate, layout: Layout | None, rules: SecureConfig) -> Verdict:
-    """All that can be said of a masked update: its samples and the shape of its arrays."""
-    reason = bad_samples(update.samples, initial=update.base is None)
+def bad_masked_update(update: ModelUpdate, layout: Layout, rules: SecureConfig) -> str:
+    """All that can be said against a masked update: its samples and the shape of its arrays."""
     if update.samples > rules.max_samples:
-        reason = f"number_samples is {update.samples}; [secure] max_samples is {rules.max_samples}"
-    if not reason and layout is not None:
-        reason = bad_layout(update.source.layout, masked_layout(layout))
-    return Rejected(reason) if reason else Accepted()
+        return f"number_samples is {update.samples}; [secure] max_samples is {rules.max_samples}"
+    wrong = bad_samples(update.samples, initial=False)
+    return wrong or bad_layout(update.source.layout, masked_layout(layout))
 
 
 class UnmaskedMean:
@@ -69,13 +66,12 @@ class UnmaskedMean:
 
     def __init__(
         self,
-        layout: Layout,
-        reference: ModelSource | None,
+        reference: ModelSource,
         updates: Sequence[ModelUpdate],
         residue: Sequence[Mask],
         precision: Precision,
     ) -> None:
-        self.layout, self._reference, self._precision = layout, reference, precision
+        self.layout, self._reference, self._precision = reference.layout, reference, precision
         self._sources = [update.source for update in updates]
         self._residue, self._threads = residue, threading.local()
         self.samples = sum(max(update.samples, 1) for update in updates)
@@ -88,9 +84,8 @@ class UnmaskedMean:
             np.add(total, upload.view(np.uint64), out=total)
         self._masker().add(name, start, total)
         mean = decode(total, self.samples, self._precision)
-        if self._reference is not None:
-            self._reference.read(name, start, out)
-            np.add(mean, out, out=mean)
+        self._reference.read(name, start, out)
+        np.add(mean, out, out=mean)
         if meta.numpy.kind in "iu":
             np.rint(mean, out=mean)
         out[:] = mean >= 0.5 if meta.numpy.kind == "b" else mean

@@ -8,6 +8,7 @@ array has its own words and any span can be made on its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -29,10 +30,8 @@ class Masker:
 
     def __init__(self, masks: Sequence[Mask], layout: Layout) -> None:
         self._masks, self._stream = masks, Keystream(8 * BLOCK)
-        self._offsets, position = {}, 0
-        for name, meta in layout.items():
-            self._offsets[name] = position
-            position += meta.size
+        starts = accumulate((meta.size for meta in layout.values()), initial=0)
+        self._offsets = dict(zip(layout, starts, strict=False))
 
     def add(self, name: str, start: int, words: Array) -> None:
         """words += Σ ± mask, modulo 2⁶⁴, in place."""

@@ -24,7 +24,7 @@ def latest(store: Store, into: Path | None = None) -> Path:
     complete = complete_checkpoints(store)
     unfinished = {entry.key.split("/")[0] for entry in store.list()} - set(complete)
     for name in sorted(unfinished):
-        if re.fullmatch(r"step-\d{8,}", name):
+        if re.fullmatch(r"step-[0-9]{8,}", name):
             log.warning("checkpoint %s in %s was never finished; passing it over", name, store.url)
     for name in sorted(complete, reverse=True):
         try:

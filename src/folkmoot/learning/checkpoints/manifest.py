@@ -92,7 +92,11 @@ def checked_chunks(
         )
 
 
+def checkpoint_name(step: int) -> str:
+    return f"step-{step:08d}"
+
+
 def complete_checkpoints(store: Store) -> list[str]:
     """Names of the checkpoints that were finished: those with a manifest."""
-    found = (re.fullmatch(r"(step-\d{8,})/manifest\.json", entry.key) for entry in store.list())
+    found = (re.fullmatch(r"(step-[0-9]{8,})/manifest\.json", entry.key) for entry in store.list())
     return [match[1] for match in found if match]

@@ -29,6 +29,7 @@ from folkmoot.learning.checkpoints.manifest import (
     Manifest,
     Stopped,
     Store,
+    checkpoint_name,
     complete_checkpoints,
 )
 from folkmoot.learning.data.tokenizer import Tokenizer
@@ -51,7 +52,7 @@ def save(
     `state` is the exchange method's, `progress` whatever JSON the caller needs to go on.
     `stopped` is asked between chunks; once true, what was written is removed again.
     """
-    name = f"step-{step:08d}"
+    name = checkpoint_name(step)
     store.delete(f"{name}/{MANIFEST}")
     files: dict[str, FileDigest] = {}
     try:

@@ -10,9 +10,9 @@ was not. `out.bin` and `out.json` (what it holds) appear only when everything is
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from io import FileIO
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -71,7 +71,9 @@ def prepare(files: Sequence[Path], tokenizer_name: str, out: Path) -> Iterator[D
         yield done
         for batch in _batches(_blocks(files, done)):
             tokens = _encode(files, batch, using).astype(dtype)
-            _append(part, tokens)
+            part.write(tokens.tobytes())
+            part.flush()
+            os.fsync(part.fileno())
             done = _after(done, batch, len(tokens))
             write_atomically(_beside(out, ".progress"), msgspec.json.encode(done))
             yield done
@@ -167,17 +169,15 @@ def _line_end(text: bytes) -> int:
 
 def _resume(out: Path, inputs: str) -> Done:
     """What an earlier run of the same inputs left; otherwise a fresh start."""
-    try:
+    with suppress(FileNotFoundError, msgspec.DecodeError):
         done = msgspec.json.decode(_beside(out, ".progress").read_bytes(), type=Done)
         if done.inputs == inputs and _beside(out, ".part").is_file():
             return done
-    except (FileNotFoundError, msgspec.DecodeError):
-        pass
     return Done(inputs)
 
 
-def _open_part(out: Path, size: int) -> FileIO:
-    part = FileIO(_beside(out, ".part"), "ab")
+def _open_part(out: Path, size: int) -> BinaryIO:
+    part = _beside(out, ".part").open("ab")
     if part.seek(0, os.SEEK_END) < size:
         part.close()
         _beside(out, ".progress").unlink()
@@ -187,13 +187,6 @@ def _open_part(out: Path, size: int) -> FileIO:
         )
     part.truncate(size)
     return part
-
-
-def _append(part: FileIO, tokens: npt.NDArray[Any]) -> None:
-    rest = memoryview(tokens.tobytes())
-    while rest:
-        rest = rest[part.write(rest) :]
-    os.fsync(part.fileno())
 
 
 def _finish(out: Path, using: Tokenizer, dtype: np.dtype[Any], done: Done, files: int) -> Prepared:

@@ -12,6 +12,8 @@ import numpy.typing as npt
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
+from folkmoot.host.files import read_text
+
 END = "<|end|>"
 
 
@@ -89,7 +91,7 @@ def load(name: str) -> Tokenizer:
             f'{name}: no such tokenizer; give "bytes", "bpe:SIZE" (data prepare only), or the'
             " path of a tokenizer.json"
         )
-    return from_json(path.read_text(), str(path))
+    return from_json(read_text(path), str(path))
 
 
 def _byte_characters() -> dict[int, str]:

@@ -23,6 +23,7 @@ class FlatParameters:
                 )
         self.names = [name for name, _ in named]
         self.parameters = [p for _, p in named]
+        self.shapes = [(name, tuple(p.shape)) for name, p in named]
         device = self.parameters[0].device if named else torch.device("cpu")
         size = sum(p.numel() for p in self.parameters)
         self.weights = torch.empty(size, dtype=torch.float32, device=device)
@@ -31,10 +32,6 @@ class FlatParameters:
         for p, home in zip(self.parameters, self._cut(self.weights), strict=True):
             home.copy_(p.data)
             p.data, p.grad = home, None
-
-    @property
-    def shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        return [(n, tuple(p.shape)) for n, p in zip(self.names, self.parameters, strict=True)]
 
     def _cut(self, flat: torch.Tensor) -> list[torch.Tensor]:
         pieces = torch.split(flat, [p.numel() for p in self.parameters])

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import torch
 
-from folkmoot.core.method_config import DiLoCoConfig, SparseLoCoConfig
+from folkmoot.core import method_config
 from folkmoot.learning.methods.adamw import AdamW
 from folkmoot.learning.methods.clipping import clip
 from folkmoot.learning.methods.flat_parameters import FlatParameters
@@ -18,23 +18,20 @@ from folkmoot.learning.methods.protocol import Closure, has_own_state
 
 
 class LocalSteps:
-    def __init__(self, flat: FlatParameters, config: DiLoCoConfig | SparseLoCoConfig) -> None:
+    def __init__(self, flat: FlatParameters, config: method_config.LocalSteps) -> None:
         self.flat, self.config = flat, config
-        r = config
-        self.adam = AdamW(flat.weights, r.beta1, r.beta2, r.eps, r.weight_decay)
+        self.adam = AdamW(flat.weights, config.beta1, config.beta2, config.eps, config.weight_decay)
 
     def run(self, closure: Closure, lr: float) -> tuple[torch.Tensor, float]:
         """Weights before minus weights after the local steps, and the mean loss."""
-        weights, adam = self.flat.weights, self.adam
+        weights = self.flat.weights
         start = weights.clone()
-        before = adam.first.clone(), adam.second.clone(), adam.steps
+        before = {name: x.clone() for name, x in self.state().items()}
         try:
             loss = sum(self._step(closure, i, lr) for i in range(self.config.local_steps))
             distance = start - weights
         except BaseException:
-            adam.first.copy_(before[0])
-            adam.second.copy_(before[1])
-            adam.steps = before[2]
+            self.load(before)
             raise
         finally:
             weights.copy_(start)

@@ -5,6 +5,7 @@ It registers, sends heartbeats, trains when it is asked to, and delivers until i
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from folkmoot.core.federation import messages as m
@@ -81,17 +82,13 @@ class ParticipantNode(Node):
         self.after(took, self._deliver, round_)
 
     def _deliver(self, round_: int) -> None:
-        event = self.update(round_)
+        answered = partial(self._answered, round_)
+        self._call(answered, self.coordinator.submit, self.update(round_))
 
-        def answered(effects: tuple[m.Effect, ...] | None) -> None:
-            if effects is None:
-                self._deliver(round_)
-            else:
-                self._answered(effects)
-
-        self._call(answered, self.coordinator.submit, event)
-
-    def _answered(self, effects: tuple[m.Effect, ...]) -> None:
+    def _answered(self, round_: int, effects: tuple[m.Effect, ...] | None) -> None:
+        if effects is None:
+            self._deliver(round_)
+            return
         refused = next((e for e in effects if isinstance(e, m.Refused)), None)
         code = refused.code if refused else ""
         counted = any(isinstance(e, m.Counted) for e in effects)

@@ -201,7 +201,10 @@ class RunAudit(Audit[Run, Coordinator]):
         heard = len(by.witnesses)
         votes = reference.votes(state, by, [place for place, _ in rows])
         attested = reference.mask(
-            span for place, share in rows for span in share if votes[place] >= quorum
+            span
+            for place, share in rows
+            for span in share
+            if votes[place] >= quorum and place not in by.void
         )
         unhealthy = frozenset(p for p, seen in votes.items() if heard - seen >= quorum)
         self.unhealthy = unhealthy

@@ -123,6 +123,9 @@ class ClientNode(Node):
             case c.Ask():
                 for peer in (self.peers[identity] for identity in self.roster()):
                     self.network.send(self, peer, peer.asked_results, self, effect)
+            case c.Probe(peers):
+                for peer in (self.peers[name] for name in peers if name in self.peers):
+                    self.network.send(self, peer, peer.probed, self)
             case c.Upload(epoch):
                 took = self.loop.random.uniform(100, 3000)
                 self.after(took, self._uploaded, epoch, self.model)
@@ -239,6 +242,9 @@ class ClientNode(Node):
             for result in ledger.own(sender).values():
                 if result.commitment in ask.attested:
                     self.network.send(self, peer, peer.hear, result)
+
+    def probed(self, peer: ClientNode) -> None:
+        self.network.send(self, peer, peer.happen, c.Heard(self.id))
 
     # The checkpoint.
 

@@ -50,11 +50,13 @@ def learnt(state: Coordinator, by: Round, work: Round, published: Published) -> 
     rows = [(state.epoch.clients[place].id, share) for place, share in shares(state, work)]
     scores = trainer_healthy_score_by_witnesses([trainer for trainer, _ in rows], state, by)
     filters = [(w.broadcast_bloom, state.bloom_shape(by, w.proof.index)) for w in by.witnesses]
+    void = {state.epoch.clients[place].id for place in by.void}
     claims = published.get((state.epoch_number, work.height), {})
     votes = count_votes([one for said in claims.values() for one in said], filters)
     agreed = []
     for (trainer, share), score in zip(rows, scores.tolist(), strict=True):
-        said = claims.get(trainer, []) if score >= quorum else []
+        heard = score >= quorum and trainer not in void
+        said = claims.get(trainer, []) if heard else []
         chosen = select_consensus_commitment_by_witnesses(said, votes, quorum)
         if chosen is not None:
             doubtful = sum(votes[one] >= quorum for one in said) > 1

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.state import Phase
+from folkmoot.core.coordinator.receive import IN_EPOCH
+from folkmoot.core.coordinator.state import Phase, trained
 from folkmoot.simulate.faults import FAULTS, Faults
 
 if TYPE_CHECKING:
@@ -60,11 +61,18 @@ def resume(world: RunWorld) -> None:
 
 
 def extend(world: RunWorld) -> None:
-    """The owner wants more steps, which counts only while the run is halted."""
+    """The owner wants more steps, whatever the run is at; or what cannot be had at this time."""
     if world.coordinator.up:
         run = world.audit.state.run
         config = replace(run.config, total_steps=run.config.total_steps + 1)
         world.coordinator.submit(m.Update(replace(run, config=config)))
+        state, run = world.audit.state, world.audit.state.run
+        if state.phase in IN_EPOCH:
+            other = replace(run.config, delay=(run.config.delay + 1) % 3)
+            world.coordinator.submit(m.Update(replace(run, config=other)))
+        elif trained(state):
+            model = replace(run.model, seed=run.model.seed + 1)
+            world.coordinator.submit(m.Update(replace(run, model=model)))
         world.loop.after(2000, resume, world)
 
 

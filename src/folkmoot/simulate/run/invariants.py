@@ -1,8 +1,8 @@
 """What must hold after every event of a run, each a small function that names what is wrong.
 
-An invariant is given the audit and the step that was just made, and answers None or a sentence. All
-hold whatever crashes, is lost or lies, with one bound: in a round fewer liars are elected than make
-a quorum (`agreed_models_are_honest` needs it; so do the models handed on and stored).
+An invariant is given the audit and the step that was just made, and yields what is wrong. All hold
+whatever crashes, is lost or lies, with one bound: in a round fewer liars are elected than make a
+quorum (`agreed_models_are_honest` needs it; so do the models handed on and stored).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.state import CheckpointSource, Coordinator, Left, Phase
 from folkmoot.core.identity import short
-from folkmoot.simulate.audit import Chart, Invariant, Step
+from folkmoot.simulate.audit import Chart, Invariant, Problems, Step
 from folkmoot.simulate.invariants import OF_EVERY_MACHINE
 from folkmoot.simulate.run import reference
 from folkmoot.simulate.run.committees import witnesses
@@ -34,45 +34,91 @@ CHART: Chart = {
 }
 
 
-def a_phase_changes_once(audit: RunAudit, step: RunStep) -> str | None:
+def a_phase_changes_once(audit: RunAudit, step: RunStep) -> Problems:
     """One event passes one edge at most."""
     count = sum(isinstance(effect, m.StateChanged) for effect in step.effects)
-    return f"{count} phases at once" if count > 1 else None
+    if count > 1:
+        yield f"{count} phases at once"
 
 
-def phases_are_earned(audit: RunAudit, step: RunStep) -> str | None:
+def phases_are_earned(audit: RunAudit, step: RunStep) -> Problems:
     """No phase ends before its time unless what it waits for has happened."""
     if not step.moved or step.before.pause_wanted != step.after.pause_wanted:
-        return None
+        return
     before, config = step.before, step.before.run.config
     waited = step.now - before.phase_start
     if before.phase is S.RoundTrain:
         heard = len(step.after.round.witnesses)
         quorum = reference.quorum(reference.elected(before, before.round))
-        if heard < quorum and waited < config.max_round_train_time * 1000:
-            return f"training ended with {heard} of {quorum} witnesses after {waited} ms"
+        early = heard < quorum and _still_awaited(step)
+        if early and waited < config.max_round_train_time * 1000:
+            yield f"training ended with {heard} of {quorum} witnesses after {waited} ms"
     if before.phase is S.RoundWitness:
-        missing = reference.elected(before, before.round) - len(before.round.witnesses)
-        late = isinstance(step.event, m.OpportunisticWitness)
-        if missing > late and waited < config.round_witness_time * 1000:
-            return f"the round closed {missing} witnesses early after {waited} ms"
+        missing = _still_awaited(step)
+        if missing and waited < config.round_witness_time * 1000:
+            yield f"the round closed {len(missing)} witnesses early after {waited} ms"
     if (before.phase, step.after.phase) == (S.WaitingForMembers, S.Warmup):
         count = len(step.after.epoch.clients)
         if count < config.clients_to_begin:
-            return f"an epoch began with {count} clients"
-    return None
+            yield f"an epoch began with {count} clients"
 
 
-def time_goes_forward(audit: RunAudit, step: RunStep) -> str | None:
+def _still_awaited(step: RunStep) -> set[int]:
+    """Places of elected witnesses that were not heard and do not leave."""
+    before, after = step.before, step.after
+    current = after.round_at(before.round.height) or before.round
+    heard = {before.place(before.round, w.proof.index) for w in current.witnesses}
+    if isinstance(step.event, m.OpportunisticWitness):
+        heard.add(before.find(step.event.sender) or 0)
+    removed = {before.find(e.id) for e in step.effects if isinstance(e, m.ClientRemoved)}
+    leaving = {place for state in (before, after) for place, _ in state.epoch.leaving}
+    return set(witnesses(before, before.round)) - heard - leaving - removed
+
+
+def only_whom_a_quorum_cannot_reach_is_gone(audit: RunAudit, step: RunStep) -> Problems:
+    """Nobody is called gone by fewer than a quorum of the witnesses of this round."""
+    marked = set(step.after.epoch.leaving) - set(step.before.epoch.leaving)
+    gone = {place for place, why in marked if why is Left.Gone}
+    for effect in step.effects:
+        if isinstance(effect, m.ClientRemoved) and effect.why is Left.Gone:
+            place = step.before.find(effect.id)
+            if place is not None and (place, Left.Gone) not in step.before.epoch.leaving:
+                gone.add(place)
+    election = step.before.election
+    if not gone or election is None:
+        return
+    places = witnesses(step.before, election)
+    said = {step.before.place(election, i): called for i, called in step.before.epoch.called_gone}
+    if isinstance(step.event, m.CallGone):
+        accused = tuple(step.before.find(identity) or 0 for identity in step.event.gone)
+        said[step.before.find(step.event.sender) or 0] = accused
+    for place in gone:
+        votes = sum(place in said.get(witness, ()) for witness in places)
+        if votes < reference.quorum(len(places)):
+            yield f"place {place} is called gone by {votes} of {len(places)}"
+
+
+def only_who_spoke_twice_is_expelled(audit: RunAudit, step: RunStep) -> Problems:
+    """Nobody is expelled who did not tell of two results for one share of this epoch."""
+    for identity in set(step.after.expelled) - set(step.before.expelled):
+        told = [
+            claims.get(identity, [])
+            for (epoch, _), claims in audit.published.items()
+            if epoch == step.before.epoch_number
+        ]
+        if max(map(len, told), default=0) < 2:
+            yield f"{short(identity)} is expelled"
+
+
+def time_goes_forward(audit: RunAudit, step: RunStep) -> Problems:
     """Epoch and height never go back; steps only when the run says that it rewound."""
     before, after = step.before, step.after
     if _when(after) < _when(before):
-        return f"from {_when(before)} to {_when(after)}"
+        yield f"from {_when(before)} to {_when(after)}"
     if after.progress.step < before.progress.step and not step.has(m.Rewound):
-        return f"from step {before.progress.step} to {after.progress.step}"
+        yield f"from step {before.progress.step} to {after.progress.step}"
     if after.progress.step > before.progress.step + 1:
-        return f"from step {before.progress.step} to {after.progress.step} at once"
-    return None
+        yield f"from step {before.progress.step} to {after.progress.step} at once"
 
 
 def _when(state: Coordinator) -> tuple[int, int]:
@@ -80,135 +126,127 @@ def _when(state: Coordinator) -> tuple[int, int]:
     return state.epoch_number, rounds[-1].height if rounds else -1
 
 
-def every_sample_is_accounted_for(audit: RunAudit, step: RunStep) -> str | None:
+def every_sample_is_accounted_for(audit: RunAudit, step: RunStep) -> Problems:
     """Each sample below data_index is exactly one of learnt, owed and in flight."""
     if step.after.progress is step.before.progress and not step.moved:
-        return None
+        return
     progress, books = step.after.progress, audit.books
     parts = [books.learnt, reference.mask(progress.owed), *books.in_flight.values()]
     union = 0
     for part in parts:
         if union & part:
-            return f"samples {_samples(union & part)} are counted twice"
+            yield f"samples {_samples(union & part)} are counted twice"
         union |= part
     everything = (1 << progress.data_index) - 1
     if union != everything:
-        return (
+        yield (
             f"samples {_samples(everything & ~union)} are lost, {_samples(union & ~everything)} "
             f"were never given out (learnt, owed, in flight: {list(map(_samples, parts))})"
         )
-    return None
 
 
-def tokens_are_exact(audit: RunAudit, step: RunStep) -> str | None:
+def tokens_are_exact(audit: RunAudit, step: RunStep) -> Problems:
     """tokens is the number of learnt samples times the length of a sequence."""
     if step.after.progress is step.before.progress:
-        return None
+        return
     expected = audit.books.learnt.bit_count() * step.after.run.model.max_seq_len
     if step.after.progress.tokens != expected:
-        return f"{step.after.progress.tokens} tokens are counted, {expected} were learnt"
-    return None
+        yield f"{step.after.progress.tokens} tokens are counted, {expected} were learnt"
 
 
-def rounds_are_judged_by_their_witnesses(audit: RunAudit, step: RunStep) -> str | None:
+def rounds_are_judged_by_their_witnesses(audit: RunAudit, step: RunStep) -> Problems:
     """What is learnt and who did not work follows from what a quorum of witnesses saw."""
     said = [e for e in step.effects if isinstance(e, m.RoundJudged)]
     verdict = audit.verdict if step.effects else None
     if verdict is None:
-        return f"judged {said} for no reason" if said else None
+        if said:
+            yield f"judged {said} for no reason"
+        return
     expected = m.RoundJudged(verdict.height, verdict.attested.bit_count(), verdict.owed.bit_count())
     if said != [expected]:
-        return f"said {said} instead of {expected}"
+        yield f"said {said} instead of {expected}"
     judged = step.after.epoch.judged
     if judged is not None and set(judged.unhealthy) != verdict.unhealthy:
-        return f"{judged} instead of {sorted(verdict.unhealthy)}"
-    return None
+        yield f"{judged} instead of {sorted(verdict.unhealthy)}"
 
 
-def witnesses_speak_for_themselves(audit: RunAudit, step: RunStep) -> str | None:
+def witnesses_speak_for_themselves(audit: RunAudit, step: RunStep) -> Problems:
     """A proof counts once, from the elected client whose place in the roster it names."""
     if not step.effects or not isinstance(step.effects[0], m.WitnessAccepted):
-        return None
+        return
     sender, before = step.effects[0].id, step.before
     proof = step.event.proof
     at = [client.id for client in before.epoch.clients].index(sender)
     roster = [p for p in range(len(before.epoch.clients)) if p not in before.round.absent]
     if at not in roster or proof.index != roster.index(at):
-        return f"{short(sender)} spoke as index {proof.index}"
+        yield f"{short(sender)} spoke as index {proof.index}"
     if at not in witnesses(before, before.round):
-        return f"{short(sender)} is not a witness"
+        yield f"{short(sender)} is not a witness"
     if any(w.proof.index == proof.index for w in before.round.witnesses):
-        return f"{short(sender)} was counted twice"
-    return None
+        yield f"{short(sender)} was counted twice"
 
 
-def agreed_models_are_honest(audit: RunAudit, step: RunStep) -> str | None:
+def agreed_models_are_honest(audit: RunAudit, step: RunStep) -> Problems:
     """The hash that a quorum agreed on is the hash of the model that honest clients hold."""
     if not step.moved or step.before.phase is not S.RoundWitness:
-        return None
+        return
     height = step.before.round.height
     agreed = step.after.epoch.agreed_height == height or step.after.phase is S.Finished
     if agreed and not step.has(m.Rewound):
         honest = audit.canonical[step.before.epoch_number, height]
         if step.after.model_hash != honest.hash:
-            return f"{short(step.after.model_hash)} agreed, honest is {short(honest.hash)}"
-    return None
+            yield f"{short(step.after.model_hash)} agreed, honest is {short(honest.hash)}"
 
 
-def a_run_hands_on_what_it_counted(audit: RunAudit, step: RunStep) -> str | None:
+def a_run_hands_on_what_it_counted(audit: RunAudit, step: RunStep) -> Problems:
     """When clients hand on the model, it has learnt exactly the samples that progress counts."""
     entered = step.after.phase in (S.Cooldown, S.Warmup, S.Finished)
     if not (step.moved and entered) or step.after.checkpoint.source is not CheckpointSource.P2P:
-        return None
+        return
     model = audit.models.get(step.after.model_hash)
     if model is None:
-        return f"the model {short(step.after.model_hash)} was never anyone's"
-    if model.samples != audit.books.applied:
-        return f"it learnt {_samples(model.samples)}, not {_samples(audit.books.applied)}"
-    return None
+        yield f"the model {short(step.after.model_hash)} was never anyone's"
+    elif model.samples != audit.books.applied:
+        yield f"it learnt {_samples(model.samples)}, not {_samples(audit.books.applied)}"
 
 
-def a_checkpoint_is_its_progress(audit: RunAudit, step: RunStep) -> str | None:
+def a_checkpoint_is_its_progress(audit: RunAudit, step: RunStep) -> Problems:
     """A stored model is there, is the agreed one, and has learnt what its progress counts."""
     if not step.has(m.CheckpointStored):
-        return None
+        return
     checkpoint = step.after.checkpoint
     model = audit.stored.get(checkpoint.location)
     if model is None or model.hash != checkpoint.model_hash:
-        return f"at {checkpoint.location} is {model and short(model.hash)}"
-    if model.samples != audit.books.applied or checkpoint.progress != step.after.progress:
-        return f"{checkpoint.location} learnt {_samples(model.samples)}"
-    return None
+        yield f"at {checkpoint.location} is {model and short(model.hash)}"
+    elif model.samples != audit.books.applied or checkpoint.progress != step.after.progress:
+        yield f"{checkpoint.location} learnt {_samples(model.samples)}"
 
 
-def only_idle_clients_are_unhealthy(audit: RunAudit, step: RunStep) -> str | None:
+def only_idle_clients_are_unhealthy(audit: RunAudit, step: RunStep) -> Problems:
     """Marked and removed for idleness is only whose work a quorum missed in the last verdict."""
     marks = step.after.epoch.leaving[len(step.before.epoch.leaving) :]
     for place, why in marks:
         if why is Left.Unhealthy and place not in audit.unhealthy:
-            return f"place {place} is marked, and no quorum missed its work"
+            yield f"place {place} is marked, and no quorum missed its work"
     for effect in step.effects:
         if isinstance(effect, m.ClientRemoved) and effect.why is Left.Unhealthy:
             at = step.before.find(effect.id)
             # The accusation may itself come when the round is over, and close it.
             now = effect.id in getattr(step.event, "unhealthy", ()) and at in audit.blamed
             if not now and (at, Left.Unhealthy) not in step.before.epoch.leaving:
-                return f"{short(effect.id)} was removed without a mark"
-    return None
+                yield f"{short(effect.id)} was removed without a mark"
 
 
-def nobody_vanishes(audit: RunAudit, step: RunStep) -> str | None:
+def nobody_vanishes(audit: RunAudit, step: RunStep) -> Problems:
     """Who was in the epoch or waited for one still is, or was removed with a reason."""
     before, after = step.before, step.after
     if before.epoch.clients is after.epoch.clients and before.pending is after.pending:
-        return None
+        return
     removed = {e.id for e in step.effects if isinstance(e, m.ClientRemoved)}
-    gone = _present(before) - _present(after) - removed
-    if gone:
-        return f"{', '.join(map(short, sorted(gone)))} left without a reason"
+    if gone := _present(before) - _present(after) - removed:
+        yield f"{', '.join(map(short, sorted(gone)))} left without a reason"
     if removed & {c.id for c in after.epoch.clients if not c.left}:
-        return "a removed client is still a member"
-    return None
+        yield "a removed client is still a member"
 
 
 def _present(state: Coordinator) -> set[bytes]:
@@ -216,24 +254,22 @@ def _present(state: Coordinator) -> set[bytes]:
     return members | {pending.id for pending in state.pending}
 
 
-def places_are_kept(audit: RunAudit, step: RunStep) -> str | None:
+def places_are_kept(audit: RunAudit, step: RunStep) -> Problems:
     """Within an epoch everyone keeps its place, so that proofs stay valid whoever leaves."""
     before, after = step.before.epoch.clients, step.after.epoch.clients
     if before is after or step.before.epoch_number != step.after.epoch_number or not before:
-        return None
+        return
     if [c.id for c in before] != [c.id for c in after]:
-        return f"{len(before)} places became {len(after)}"
-    return None
+        yield f"{len(before)} places became {len(after)}"
 
 
-def honest_models_are_equal(audit: RunAudit, fact: ModelLearnt) -> str | None:
+def honest_models_are_equal(audit: RunAudit, fact: ModelLearnt) -> Problems:
     """Honest clients that applied the same rounds hold the same model, and learnt nothing twice."""
     expected = audit.canonical.get((fact.epoch, fact.height))
     found = (fact.model_hash, int(fact.samples, 16))
     if expected is None or found != expected:
         at = f"epoch {fact.epoch}, round {fact.height}"
-        return f"{short(fact.client)} holds {short(fact.model_hash)} at {at}, not {expected}"
-    return None
+        yield f"{short(fact.client)} holds {short(fact.model_hash)} at {at}, not {expected}"
 
 
 def _samples(mask: int) -> str:
@@ -263,10 +299,13 @@ INVARIANTS: tuple[Invariant, ...] = (
     a_run_hands_on_what_it_counted,
     a_checkpoint_is_its_progress,
     only_idle_clients_are_unhealthy,
+    only_whom_a_quorum_cannot_reach_is_gone,
+    only_who_spoke_twice_is_expelled,
     nobody_vanishes,
 )
 NEED_THE_WORLD = frozenset(
     (
+        "only_who_spoke_twice_is_expelled",
         "honest_models_are_equal",
         "agreed_models_are_honest",
         "a_run_hands_on_what_it_counted",

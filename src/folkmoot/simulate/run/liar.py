@@ -39,6 +39,7 @@ OTHER_LIES = (
     "claims to hold the model",
     "hands out a wrong model",
     "accuses the healthy",
+    "calls the living gone",
     "is ready without the model",
     "reports a checkpoint that is not there",
     "spoofs senders",
@@ -155,6 +156,8 @@ class LyingClient(ClientNode):
         if self.lie("accuses the healthy"):
             accused = self.loop.random.choice((victim, victim, bytes(32)))
             self.submit(m.HealthCheck(self.id, (accused,)))
+        if self.lie("calls the living gone"):
+            self._call_gone(state)
         if self.lie("is ready without the model"):
             self.submit(m.Ready(self.id, state.epoch_number))
         if state.phase is Phase.Cooldown and self.lie("reports a checkpoint that is not there"):
@@ -168,6 +171,14 @@ class LyingClient(ClientNode):
         )
         if index is not None and self.lie("claims to be elected"):
             self._claim_election(state, index)
+
+    def _call_gone(self, state: Coordinator) -> None:
+        """All honest clients, as all liars of the world do: where these are a quorum, they win."""
+        election = state.election
+        if election is not None and self.may_lie(state, election):
+            honest = (x.id for x in state.epoch.clients if self.peers.get(x.id, self).honest)
+            where, names = (state.epoch_number, election.height), tuple(honest)
+            self.submit(m.CallGone(self.id, *where, names, names))
 
     def _store_nothing(self, state: Coordinator) -> None:
         """Nothing; or another model, stored by someone some time ago, or by the liar just now."""

@@ -6,18 +6,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from folkmoot.core.coordinator import health, machine, phases, receive, state
+from folkmoot.core.coordinator import absence, health, machine, phases, receive, state
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.state import Coordinator, Left, Phase
-from folkmoot.simulate.mutants import Mutants, Patch
+from folkmoot.simulate.mutants import Mutants
 
 _remove, _tick, _rewind = receive.remove, phases.tick, phases._rewind
 _enter_train, _close_round = phases.ENTER[Phase.RoundTrain], phases.CLOSE[Phase.RoundWitness]
 _wrong_place, _cooldown = receive._wrong_place, receive.opportunistic_cooldown
-
-
-def _entering(phase: Phase, wrong: Any) -> Patch:
-    return (phases.ENTER, phase, wrong)
 
 
 def _advance_in_drain(state: Coordinator, now: int, seed: int) -> Any:
@@ -41,6 +37,13 @@ def _compact(state: Coordinator, leaving: Any) -> Any:
 def _believe_accusations(state: Coordinator, identities: Any) -> Any:
     places = (state.find(identity) for identity in identities)
     return tuple((place, Left.Unhealthy) for place in places if place is not None)
+
+
+def _believe_one(state: Coordinator, election: Any) -> Any:
+    called = {place for _, places in state.epoch.called_gone for place in places}
+    leaving = {place for place, _ in state.epoch.leaving}
+    here = (p for p in sorted(called - leaving) if not state.epoch.clients[p].left)
+    return [(place, Left.Gone) for place in here]
 
 
 def _first_reporter(state: Coordinator, by: Any) -> bytes | None:
@@ -95,7 +98,7 @@ MUTANTS: Mutants = {
         (machine, "agreed", _agreed_early),
         (phases, "agreed", _agreed_early),
     ),
-    "draining rounds use up data": (_entering(Phase.RoundTrain, _advance_in_drain),),
+    "draining rounds use up data": ((phases.ENTER, Phase.RoundTrain, _advance_in_drain),),
     "owed samples are dropped": ((phases, "merge", lambda spans: ()),),
     "a result is learnt when one witness saw it": ((phases, "judge", _one_is_enough),),
     "anyone may speak for an elected witness": ((receive, "_wrong_place", _any_index),),
@@ -105,6 +108,7 @@ MUTANTS: Mutants = {
         (receive, "remove", _compact),
     ),
     "accusations are believed": ((receive, "_accused", _believe_accusations),),
+    "one witness has others called gone": ((absence, "gone", _believe_one),),
     "the first reporter's model is the truth": ((phases, "agreed_model", _first_reporter),),
     "any model is a checkpoint": ((machine._RECEIVE, m.OpportunisticCooldown, _any_checkpoint),),
     "the silent are dropped quietly": ((machine._RECEIVE, m.Tick, _quietly),),

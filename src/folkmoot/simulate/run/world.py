@@ -13,15 +13,18 @@ from folkmoot.simulate.run.mutants import MUTANTS
 from folkmoot.simulate.world import World
 
 
-def draw_run(loop: Loop, clients: int) -> Run:
-    """A small run, with every setting that matters drawn from the seed."""
+def draw_run(loop: Loop, clients: int, honest: int) -> Run:
+    """A small run, with every setting that matters drawn from the seed.
+
+    The honest are enough for it: liars may be expelled.
+    """
     random = loop.random
-    fewest = random.randint(1, max(1, clients - 1))
+    fewest = random.randint(1, max(1, min(clients - 1, honest)))
     by_rounds = random.random() < 0.7
     config = CoordinatorConfig(
         total_steps=random.randint(2, 9),
         min_clients=fewest,
-        init_min_clients=random.choice((None, min(clients, fewest + 1))),
+        init_min_clients=random.choice((None, min(honest, fewest + 1))),
         max_clients=random.choice((10_000, 10_000, clients + 2)),
         waiting_for_members_extra_time=random.choice((0.0, 0.5)),
         warmup_time=random.choice((1.0, 4.0)),
@@ -53,7 +56,7 @@ class RunWorld(World):
     def populate(self) -> None:
         random = self.loop.random
         count, liars = random.randint(3, 7), random.choice((0, 0, 1, 2, 2))
-        self.audit = RunAudit(draw_run(self.loop, count))
+        self.audit = RunAudit(draw_run(self.loop, count, count - liars))
         self.coordinator = RunCoordinator(self.loop, self.network, self.audit)
         peers: dict[bytes, ClientNode] = {}
         for at in range(count):

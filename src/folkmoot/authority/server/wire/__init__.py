@@ -9,8 +9,11 @@ from folkmoot.host.proto import Described
 from folkmoot.host.signing import framed
 
 SERVICE = "folkmoot.run.Run"
+_DESCRIBED = Described(Path(__file__).with_name("run.proto"))
 # Every message of the file is a class of this module.
-globals().update(Described(Path(__file__).with_name("run.proto")).messages)
+globals().update(_DESCRIBED.messages)
+# Request and response class of every method.
+METHODS = _DESCRIBED.methods("Run")
 
 if TYPE_CHECKING:
 

@@ -84,11 +84,18 @@ class Ledger:
             for index, share in sorted(state.assignment(work).shares())
         }
         self.offers: dict[bytes, dict[bytes, Result]] = {}
+        #: The commitment that each sender told of first, with its signature.
+        self.told: dict[bytes, bytes] = {}
         #: The first commitment of each sender whose bytes arrived whole and sound.
         self.first: dict[bytes, bytes] = {}
         #: Whose result each commitment is that arrived so. It binds the samples, so it is one
         #: sender's only: whoever else names it has copied it.
         self.sound: dict[bytes, bytes] = {}
+
+    def contradicts(self, result: Result) -> bool:
+        """Whether its sender told of another result for the same share."""
+        told = self.told.setdefault(result.sender, result.commitment)
+        return told != result.commitment
 
     def offer(self, result: Result) -> bool:
         """Note a result; False when it is not one that this round awaits."""
@@ -121,7 +128,8 @@ class Ledger:
         quorum = state.quorum(by)
         if not self.shares or len(by.witnesses) < quorum:
             return Verdict()
-        senders = list(self.shares)
+        void = {state.epoch.clients[place].id for place in by.void}
+        senders = [sender for sender in self.shares if sender not in void]
         scores = trainer_healthy_score_by_witnesses(senders, state, by)
         known = [commitment for offers in self.offers.values() for commitment in offers]
         votes = count_votes(known, attested(state, by).filters)

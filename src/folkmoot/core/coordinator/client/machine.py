@@ -11,6 +11,8 @@ The rules of this file:
   attest, to ask for what did not come.
 - Results of round h are learnt before round h + delay + 1 trains, by everyone in the same order. A
   result that the witnesses saw and that is not here is asked for; nothing goes on without it.
+- A witness that waits for others asks whether they are there, and tells the run who does not
+  answer (`waiting.py`). Nobody waits for those who left or will leave when the round ends.
 - What others say is taken only if it fits the round: a member who has that work, once.
 - A client that missed more than the state still tells, or whose model is not the one a quorum
   agreed on, leaves the epoch and comes back for the next one with a fresh copy. It never goes on
@@ -23,6 +25,7 @@ from collections.abc import Iterator
 
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.client import messages as c
+from folkmoot.core.coordinator.client import waiting
 from folkmoot.core.coordinator.client.ledger import Ledger, Result, attest, attested
 from folkmoot.core.coordinator.client.moment import Moment
 from folkmoot.core.coordinator.client.state import ClientState, Phase
@@ -80,6 +83,7 @@ def apply(client: ClientState, event: c.Event, now: int) -> list[Effect]:
     effects = list(_note(client, event))
     if client.shown is None:
         return effects
+    _turn_over(client, client.shown, now)
     moment = Moment(client, client.shown, event, now)
     while edge := first(TABLE, client.phase, moment):
         before, client.phase = client.phase, Phase(edge.target)
@@ -90,13 +94,14 @@ def apply(client: ClientState, event: c.Event, now: int) -> list[Effect]:
     effects += _speak(client, client.shown, now)
     if client.phase in (Phase.Ready, Phase.Training):
         effects += _follow(client, moment)
+    effects += waiting.watch(client, client.shown, now)
     return effects
 
 
 def next_tick(client: ClientState, now: int) -> int:
     """When to tick if nothing happens before."""
     later = [at for at in (client.ask_after, client.join_after) if at > now]
-    return max(min([client.next_sign, *later]), now)
+    return max(min([client.next_sign, *later, *waiting.next_look(client, now)]), now)
 
 
 # What an event changes.
@@ -108,13 +113,20 @@ def _note(client: ClientState, event: c.Event) -> Iterator[Effect]:
             yield from _saw(client, state)
         case c.Trained(result, speed, metadata):
             client.speed, client.metadata = speed, metadata
-            if client.arrived(result):
+            # What we told before we were started again stands: nobody may tell of two.
+            if not client.told_another(result) and client.arrived(result):
                 yield c.Tell(result)
                 yield from _evaluate(client, result)
         case c.Offered(result):
+            client.heard(result.sender)
             yield from _offered(client, result)
         case c.Arrived(result):
+            client.heard(result.sender)
             client.arrived(result)
+        case c.Unreachable(peers):
+            client.unreachable = peers[: m.UNREACHABLE_MAX]
+        case c.Heard(peer):
+            client.heard(peer)
         case c.Uploaded(epoch, location) if epoch == client.epoch:
             done = m.OpportunisticCooldown(client.id, epoch, location, client.model_hash)
             yield c.Submit(done)
@@ -163,6 +175,8 @@ def _offered(client: ClientState, result: Result) -> Iterator[Effect]:
     ledger = client.ledger(result)
     newest = max(client.ledgers, default=-1)
     if ledger is not None:
+        if result.sender in ledger.shares and ledger.contradicts(result):
+            client.equivocated.add(result.sender)
         if ledger.offer(result):
             yield c.Fetch(result, ledger.step, ledger.shares[result.sender])
     elif result.epoch == client.epoch and newest < result.height <= newest + STORED_ROUNDS:
@@ -201,7 +215,7 @@ def _speak(client: ClientState, state: Coordinator, now: int) -> Iterator[Effect
     yield from _accuse(client, state)
     if now >= client.next_sign:
         client.next_sign = now + every
-        yield c.Submit(m.HealthCheck(client.id, (), client.speed))
+        yield c.Submit(m.HealthCheck(client.id, (), client.speed, client.unreachable))
 
 
 def _accuse(client: ClientState, state: Coordinator) -> Iterator[Effect]:
@@ -294,7 +308,7 @@ def _follow(client: ClientState, at: Moment) -> Iterator[Effect]:
     if at.state.phase not in IN_ROUND:
         return
     if client.prepared == at.state.round.height:
-        yield from _attest(client, at.state)
+        yield from _attest(client, at.state, at.now)
     elif client.phase is Phase.Ready and at.now >= client.ask_after:
         ledger = client.ledgers[at.work]
         shares = {sender: ledger.shares[sender] for sender in at.wanted}
@@ -305,38 +319,40 @@ def _follow(client: ClientState, at: Moment) -> Iterator[Effect]:
         yield c.Ask(client.epoch, at.work, ledger.step, shares, attested(at.state, by))
 
 
-def _attest(client: ClientState, state: Coordinator) -> Iterator[Effect]:
-    """As a witness: attest once everything is here, or when training time is over."""
+def _attest(client: ClientState, state: Coordinator, now: int) -> Iterator[Effect]:
+    """As a witness: attest once everything is here that will come, or when time is over."""
     current = state.round
     place = state.find(client.id)
     index = None if place is None else state.index(current, place)
     if index is None or client.attested == current.height:
         return
     ledger = client.ledgers.get(current.height - state.run.config.delay)
-    own = client.ledgers[current.height]
-    trained = client.id not in own.shares or client.id in own.first
-    ready = trained and (ledger is None or ledger.complete)
-    if not ready and state.phase is RunPhase.RoundTrain:
+    if state.phase is RunPhase.RoundTrain and not _may_attest(client, state, ledger, now):
         return
     proof = state.committee(current).get_witness(index)
     if not proof.witness:
         return
     client.attested = current.height
-    shape = state.bloom_shape(current, index)
-    participants, broadcasts, root = attest(ledger.first if ledger else {}, shape)
-    yield c.Submit(
-        m.OpportunisticWitness(
-            client.id,
-            client.epoch,
-            current.height,
-            proof,
-            participants,
-            broadcasts,
-            root,
-            client.model_hash,
-            client.metadata,
-        )
-    )
+    waiting.note_pace(client, state, ledger, now)
+    seen = attest(ledger.first if ledger else {}, state.bloom_shape(current, index))
+    said = (proof, *seen, client.model_hash, client.metadata)
+    yield c.Submit(m.OpportunisticWitness(client.id, client.epoch, current.height, *said))
+
+
+def _may_attest(client: ClientState, state: Coordinator, ledger: Ledger | None, now: int) -> bool:
+    if not waiting.has_trained(client, state.round):
+        return False
+    if ledger is None or ledger.complete or waiting.missing(client, state, ledger) == ():
+        return True
+    end = waiting.too_late(client)
+    return end is not None and now >= end
+
+
+def _turn_over(client: ClientState, state: Coordinator, now: int) -> None:
+    """Note when a round begins, by our own clock."""
+    turn = (state.epoch_number, state.round.height if state.epoch.rounds else -1)
+    if turn != client.turn:
+        client.turn, client.turn_began = turn, now
 
 
 def _turn(state: Coordinator) -> tuple[int, int, tuple[int, ...], bool]:

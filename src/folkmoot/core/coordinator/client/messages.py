@@ -30,6 +30,12 @@ class WasRefused(Event, frozen=True, tag=True):
     refused: m.Refused
 
 
+class Unreachable(Event, frozen=True, tag=True):
+    """These members cannot be connected to, and only these."""
+
+    peers: tuple[bytes, ...]
+
+
 class Loaded(Event, frozen=True, tag=True):
     """The model of this epoch is in memory."""
 
@@ -71,6 +77,12 @@ class Learnt(RoundEvent, frozen=True, tag=True):
     """The results that `Learn` named are in the model."""
 
     model_hash: bytes
+
+
+class Heard(Event, frozen=True, tag=True):
+    """A peer answered that it is there."""
+
+    peer: bytes
 
 
 class Uploaded(Event, frozen=True, tag=True):
@@ -168,6 +180,12 @@ class Ask(RoundEffect, frozen=True, tag=True):
     step: int
     shares: dict[bytes, Share]  # of the senders whose results are missing
     attested: Attested
+
+
+class Probe(Effect, frozen=True, tag=True):
+    """Ask these peers whether they are there."""
+
+    peers: tuple[bytes, ...]
 
 
 class Forget(RoundEffect, frozen=True, tag=True):

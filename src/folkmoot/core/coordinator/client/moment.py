@@ -2,10 +2,10 @@
 
 from functools import cached_property
 
+from folkmoot.core.coordinator.absence import storing
 from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.client.ledger import Result, Verdict
 from folkmoot.core.coordinator.client.state import ClientState
-from folkmoot.core.coordinator.committee import is_checkpointer
 from folkmoot.core.coordinator.receive import IN_ROUND, member
 from folkmoot.core.coordinator.state import CheckpointSource, Coordinator, Phase
 
@@ -69,15 +69,11 @@ class Moment:
         return any(x.model_hash != held and x.id != me for x in self.state.epoch.clients)
 
     def elected_to_store(self) -> bool:
-        election, place = self.state.epoch.cooldown, self.state.find(self.client.id)
-        if self.state.phase is not Phase.Cooldown or election is None or place is None:
+        if self.state.phase is not Phase.Cooldown:
             return False
         if not self.state.run.model.checkpoint or self.client.model_hash != self.state.model_hash:
             return False
-        index = self.state.index(election, place)
-        return index is not None and is_checkpointer(
-            index, self.state.roster_size(election), election.seed
-        )
+        return self.state.find(self.client.id) in storing(self.state)
 
     # The round.
 

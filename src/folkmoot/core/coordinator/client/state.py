@@ -34,11 +34,14 @@ class ClientState:
         self.shown: Coordinator | None = None  # the run, as we saw it last
         self.model_hash = b""  # of the model in memory
         self.speed = 0
+        self.unreachable: tuple[bytes, ...] = ()
         self.metadata = m.WitnessMetadata()
         self.waiting = False  # whether the run knows that we want to be in the next epoch
         self.not_loaded = 0  # how often in a row
         self.join_after = 0
         self.next_sign = 0
+        self.turn = (-1, -1)  # epoch and round that we saw last
+        self.turn_began = 0
         self.begin(-1)
 
     def begin(self, epoch: int) -> None:
@@ -51,12 +54,29 @@ class ClientState:
         self.sharing = False
         self.attested = -1  # the last round that we attested
         self.accused = -1  # the last round after which we accused
+        self.paces: list[int] = []  # how long the last rounds of this epoch took us
+        self.awaited: tuple[bytes, ...] = ()  # whom we wait for
+        self.unanswered: dict[bytes, int] = {}  # who was asked for a sign and gave none; since when
+        self.probe_after = 0
+        #: What we told the run last: epoch and height, who is gone, who told of two results.
+        self.called: tuple[tuple[int, int], set[bytes], set[bytes]] = ((-1, -1), set(), set())
+        self.equivocated: set[bytes] = set()  # who told of two results for one share
+        self.elected: tuple[tuple[int, bool, int, int], dict[bytes, int]] = ((-1, False, 0, 0), {})
         self.ask_after = 0
         self.asked = 0  # how often for the results that the next round needs
+
+    def heard(self, peer: bytes) -> None:
+        """A peer is there, or was a moment ago."""
+        self.unanswered.pop(peer, None)
 
     def ledger(self, result: Result) -> Ledger | None:
         """Where a result belongs, if its round is still of interest."""
         return self.ledgers.get(result.height) if result.epoch == self.epoch else None
+
+    def told_another(self, result: Result) -> bool:
+        """Whether we are known to have told of another result for this share."""
+        ledger = self.ledger(result)
+        return bool(ledger and ledger.told.get(self.id, result.commitment) != result.commitment)
 
     def arrived(self, result: Result) -> bool:
         """Note a result whose bytes are here; False when nobody awaits it."""

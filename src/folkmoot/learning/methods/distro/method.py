@@ -139,15 +139,12 @@ class DistroMethod:
         if self.second is not None:
             state["shared.second"] = self.second
         state["own.momentum"] = self.momentum
-        flying = self.in_flight
-        entries = self.plan.entries
-        state["own.in_flight.step"] = torch.tensor([f.step for f in flying], dtype=torch.int64)
-        state["own.in_flight.index"] = torch.from_numpy(
-            np.array([f.index for f in flying], np.int32).reshape(-1, entries)
-        )
-        state["own.in_flight.value"] = torch.from_numpy(
-            np.array([f.value for f in flying], np.float32).reshape(-1, entries)
-        )
+        steps, shape = [f.step for f in self.in_flight], (-1, self.plan.entries)
+        indices = np.array([f.index for f in self.in_flight], np.int32).reshape(shape)
+        values = np.array([f.value for f in self.in_flight], np.float32).reshape(shape)
+        state["own.in_flight.step"] = torch.tensor(steps, dtype=torch.int64)
+        state["own.in_flight.index"] = torch.from_numpy(indices)
+        state["own.in_flight.value"] = torch.from_numpy(values)
         return state
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:

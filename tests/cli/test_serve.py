@@ -1,0 +1,49 @@
+"""`folkmoot serve` as a process: what it says of a folder that it cannot use."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from folkmoot.authority.server.keeper import Keeper
+from folkmoot.core.coordinator import messages as m
+from folkmoot.runs.config import load_run
+
+CONFIG = """
+run_id = "moot"
+[config]
+total_steps = 4
+min_clients = 2
+[model]
+checkpoint = "checkpoints"
+"""
+
+
+def serve(file: Path, state: Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "folkmoot", "serve", str(file), "--state", str(state)]
+    return subprocess.run(
+        [*command, "--listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=120
+    )
+
+
+def test_a_damaged_journal_is_not_a_new_run(tmp_path: Path) -> None:
+    file, state = tmp_path / "run.toml", tmp_path / "server"
+    file.write_text(CONFIG)
+    keeper = Keeper(load_run(file), state / "run.journal")
+    for _ in range(50):
+        keeper.take(m.Pause())
+        keeper.take(m.Resume())
+    keeper.close()
+    journal = next(state.glob("run.journal.0*"))
+    data = journal.read_bytes()
+    middle = data.index(b"Pause", len(data.rstrip(b"\0")) // 2)
+    at = data.rindex(b"\0\0\0", 0, middle) - 1  # the length of its record
+    damaged = data[:at] + b"\xff" * 4 + data[at + 4 :]
+    journal.write_bytes(damaged)
+    for _ in range(2):
+        ended = serve(file, state)
+        assert ended.returncode != 0
+        assert "Traceback" not in ended.stderr
+        said = " ".join(ended.stderr.replace("│", " ").split())
+        assert f"it is damaged at byte {at}" in said, ended.stderr
+        assert "Restore it from a copy" in said
+        assert journal.read_bytes() == damaged

@@ -1,0 +1,58 @@
+"""What the owner changes while members are there, they change too, and keep the model they have."""
+
+import asyncio
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from folkmoot.client import events
+from folkmoot.client.places import ALL
+from folkmoot.core.coordinator import Coordinator, Phase
+from folkmoot.core.coordinator import messages as m
+from folkmoot.core.schedule import Constant
+from folkmoot.observe.logs import read_log
+from folkmoot.runs.control import pause_run, resume_run, update_run
+from folkmoot.runs.join import join_run
+from folkmoot.runs.serve import RunServer, serve_run
+from support.small_run import PATIENCE, compile_kernels, make_run
+
+
+async def until(server: RunServer, phase: Phase, step: int = 0) -> Coordinator:
+    async with asyncio.timeout(PATIENCE):
+        async for _, state in server.listening.keeper.watch():
+            if state.phase is phase and state.progress.step >= step:
+                return state
+    raise AssertionError("a keeper is watched without end")
+
+
+async def test_members_go_on_with_another_learning_rate_and_the_model_they_hold(
+    tmp_path: Path,
+) -> None:
+    run = make_run(tmp_path, total_steps=1000, rounds_per_epoch=1000)
+    compile_kernels(run.model.method)
+    async with serve_run(run, tmp_path / "server") as server, asyncio.TaskGroup() as group:
+        where = (server.address, run.run_id)
+        for name in ("ana", "bob"):
+            group.create_task(join_run(*where, tmp_path / name, trust=(ALL,)))
+        await until(server, Phase.RoundTrain, 2)
+        await pause_run(*where, server.owner_key)
+        paused = await until(server, Phase.Paused)
+        config = replace(run.config, total_steps=paused.progress.step + 2)
+        changed = replace(run, config=config, model=replace(run.model, lr=Constant(base_lr=5e-3)))
+        await update_run(server.address, changed, server.owner_key)
+        await resume_run(*where, server.owner_key)
+        await until(server, Phase.Finished)
+    assert server.state.progress.step == paused.progress.step + 2
+    assert not [
+        e
+        for e in read_log(tmp_path / "server/events.jsonl", "server")
+        if isinstance(e.record, m.Rewound)
+    ]
+    for name in ("ana", "bob"):
+        told = [entry.record for entry in read_log(tmp_path / name / "events.jsonl", "client")]
+        (again,) = [event for event in told if isinstance(event, events.RunChanged)]
+        assert "model.lr.base_lr: 0.01 -> 0.005" in again.changes
+        loaded = [event.source for event in told if isinstance(event, events.ModelLoaded)]
+        assert loaded == ["seed", "own"]
+        hashes = [event.hash for event in told if isinstance(event, events.RoundLearnt)]
+        assert hashes[-1] == server.state.model_hash.hex()

@@ -1,0 +1,78 @@
+"""A run knows its data: who has other data under the same name does not join."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from typer.testing import CliRunner
+
+from folkmoot.cli.data import register
+from folkmoot.client.places import ALL
+from folkmoot.core.config import all_broken
+from folkmoot.core.data_config import RemoteTokens
+from folkmoot.runs.control import update_run
+from folkmoot.runs.fingerprint import WrongData, fingerprinted
+from folkmoot.runs.join import join_run
+from folkmoot.runs.serve import serve_run
+from support.small_run import make_run
+
+
+async def test_other_data_under_the_same_name_is_refused_at_joining(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "corpus.txt").write_text("something else under the same name; " * 100)
+    async with serve_run(run, tmp_path / "server") as server:
+        assert server.state.run.model.fingerprint.startswith("data:")
+        mapped = {str(tmp_path / "corpus.txt"): str(theirs / "corpus.txt")}
+        with pytest.raises(
+            WrongData, match=r"not what run 'moot' trains on: other data \(.*theirs"
+        ):
+            await join_run(server.address, "moot", tmp_path / "ana", trust=(ALL,), places=mapped)
+        assert not len(server.state.pending)
+
+
+async def test_data_that_changed_under_a_run_is_told_and_updated(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    async with serve_run(run, tmp_path / "server") as server:
+        assert not server.changes
+    async with serve_run(run, tmp_path / "server") as server:
+        assert not server.changes  # the same file, the same data
+    (tmp_path / "corpus.txt").write_text("it was mended; " * 100)
+    async with serve_run(run, tmp_path / "server") as server:
+        assert [change.key for change in server.changes] == ["model.fingerprint"]
+        await update_run(server.address, run, server.owner_key)
+        assert server.state.run == fingerprinted(run)
+    (tmp_path / "corpus.txt").unlink()
+    async with serve_run(run, tmp_path / "server") as server:
+        assert not server.changes  # what is not here says nothing
+
+
+async def test_data_that_the_server_hands_out_is_known_to_it(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "tokens.bin").write_bytes(bytes(range(200)) * 40)
+    run = make_run(tmp_path, data=RemoteTokens(("run:tokens.bin",)))
+    async with serve_run(run, tmp_path / "server", data=folder) as server:
+        assert server.state.run.model.fingerprint.startswith("data:")
+
+
+def test_a_fingerprint_is_printed_as_the_file_takes_it(tmp_path: Path) -> None:
+    import typer
+
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    register(app)
+    corpus, file = tmp_path / "corpus.txt", tmp_path / "run.toml"
+    corpus.write_text("text")
+    file.write_text(
+        'run_id = "moot"\n[config]\ntotal_steps = 1\n[model.data]\ntype = "text"\n'
+        f'paths = ["{corpus}"]\n'
+    )
+    done = CliRunner().invoke(app, ["data", "fingerprint", str(file)])
+    assert done.exit_code == 0, done.output
+    value = done.output.partition('"')[2].partition('"')[0]
+    run = make_run(tmp_path)
+    assert not list(all_broken(replace(run, model=replace(run.model, fingerprint=value))))
+    bad = replace(run, model=replace(run.model, fingerprint="data:1"))
+    assert [broken.field for broken in all_broken(bad)] == ["model.fingerprint"]

@@ -1,0 +1,155 @@
+"""A client protects its owner: what a run may use on its machine, and what it may not."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from authority.stranger import CONFIG, served
+from folkmoot.client.places import ANYWHERE, NotTrusted, Places
+from folkmoot.core.config import ConfigError
+from folkmoot.core.coordinator import Run, decode_run
+from folkmoot.core.data_config import MixtureConfig, MixturePart, RemoteTokens, TextFiles
+from folkmoot.runs.join import join_run
+from folkmoot.runs.serve import serve_run
+from support.small_run import compile_kernels, make_run
+
+SERVED = """
+[model.data]
+type = "text"
+paths = ["{secret}"]
+"""
+
+
+def join(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "folkmoot", "join", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_a_server_cannot_make_a_client_read_or_write_elsewhere(tmp_path: Path) -> None:
+    secret, hidden, work = tmp_path / "secret", tmp_path / "home/.config", tmp_path / "work"
+    secret.write_text("private " * 1000)
+    work.mkdir()
+    run = CONFIG.replace('"checkpoints"', f'"{hidden}"') + SERVED.format(secret=secret)
+    with served(tmp_path / "there", run) as server:
+        ended = join(work, server.address, "--run-id", "moot")
+    assert ended.returncode != 0
+    said = " ".join(ended.stderr.split())
+    assert f"join with --trust {hidden} --trust {secret}; or name places of yours" in said
+    assert not hidden.exists()
+
+
+def test_a_run_id_does_not_lead_out_of_the_output_folder(tmp_path: Path) -> None:
+    work = tmp_path / "deep/er/work"
+    work.mkdir(parents=True)
+    ended = join(work, "127.0.0.1:1", "--run-id", "../../../x")
+    assert ended.returncode != 0
+    assert "must be a name of 1 to 64 letters" in " ".join(ended.stderr.split())
+    assert [p.name for p in tmp_path.iterdir()] == ["deep"]
+    with pytest.raises(ConfigError, match="run_id: must be a name"):
+        decode_run(CONFIG.replace('"moot"', '"../moot"'))
+
+
+@pytest.mark.parametrize(
+    "name", ["corpus.txt", "data/corpus.txt", "./out/x/step", "run:tokens.bin"]
+)
+def test_what_lies_below_the_current_folder_may_be_used(name: str) -> None:
+    assert Places().ours(name) == name
+
+
+FOREIGN = [
+    "/etc/passwd",
+    "../x",
+    "data/../../x",
+    ".ssh/id",
+    "data/.hidden/x",
+    "~/.ssh/../..",
+    "s3://bucket/x",
+    "hf://owner/name",
+    "https://example.org/x",
+    "file:///etc/passwd",
+    "file:x",
+    "memory:x",
+    "data\\..\\x",
+]
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_everything_else_needs_the_owners_word(name: str) -> None:
+    with pytest.raises(NotTrusted):
+        Places().ours(name)
+    assert Places([name]).ours(name) == name
+    assert ANYWHERE.ours(name) == name
+
+
+def test_trust_in_a_place_is_trust_in_what_lies_below_and_nothing_beside(tmp_path: Path) -> None:
+    places = Places(["s3://bucket/run/", "/data", "https://example.org"])
+    for name in ("s3://bucket/run", "s3://bucket/run/step-1", "/data/x", "https://example.org/a/b"):
+        assert places.ours(name) == name
+    for name in (
+        "s3://bucket/run2",
+        "s3://bucket/run/../x",
+        "s3://bucket/run/%2e%2e/x",
+        "s3://bucket/run/x?endpoint=http://evil.org",
+        "gs://bucket/run",
+        "/data/../etc/passwd",
+        "/data2",
+        "https://example.org.evil.org/x",
+        "https://example.org@evil.org/x",
+    ):
+        with pytest.raises(NotTrusted):
+            places.ours(name)
+
+
+def test_a_place_of_ours_is_used_for_theirs() -> None:
+    places = Places(mapped={"s3://theirs/run": "/mine/", "/etc/corpus.txt": "corpus.txt"})
+    assert places.ours("s3://theirs/run") == "/mine/"
+    assert places.ours("s3://theirs/run/a/b") == "/mine/a/b"
+    assert places.ours("/etc/corpus.txt") == "corpus.txt"
+    for name in ("s3://theirs/run/../x", "/etc/corpus.txt2", "/etc"):
+        with pytest.raises(NotTrusted):
+            places.ours(name)
+
+
+def test_everything_that_a_run_names_is_asked_about_at_once(tmp_path: Path) -> None:
+    parts = (
+        MixturePart(1.0, TextFiles(("/a",), "/tokenizer.json")),
+        MixturePart(1.0, RemoteTokens(("https://b/c",))),
+    )
+    run = make_run(tmp_path, data=MixtureConfig(parts), checkpoint="s3://d", start="/e/step-1")
+    run = replace(run, model=replace(run.model, tokenizer="/f", held_out=TextFiles(("/g",))))
+    with pytest.raises(NotTrusted) as asked:
+        Places().localised(run)
+    for name in ("/a", "/tokenizer.json", "https://b/c", "s3://d", "/e", "/f", "/g"):
+        assert f"--trust {name}" in str(asked.value)
+    ours = Places(["all"], {"/a": "/mine/a"}).localised(run)
+    assert ours.model.data.parts[0].source.paths == ("/mine/a",)  # type: ignore[union-attr]
+    assert ours.model.checkpoint == "s3://d", "others are told of it"
+
+
+def alone(folder: Path, **changes: Any) -> Run:
+    run = make_run(folder, min_clients=1, total_steps=2, rounds_per_epoch=2, **changes)
+    compile_kernels(run.model.method)
+    return run
+
+
+async def test_a_client_trains_and_stores_in_places_of_its_own(tmp_path: Path) -> None:
+    run = alone(tmp_path, data=TextFiles(("/nowhere/corpus.txt",)), checkpoint="/nowhere/kept")
+    ours = {
+        "/nowhere/corpus.txt": str(tmp_path / "corpus.txt"),
+        "/nowhere/kept": str(tmp_path / "k"),
+    }
+    async with serve_run(run, tmp_path / "server") as server:
+        model = await join_run(server.address, "moot", tmp_path / "client", places=ours)
+        assert server.state.checkpoint.location == "/nowhere/kept/step-00000002"
+    assert model is not None
+    assert (tmp_path / "k/step-00000002/manifest.json").exists()
+    assert not (tmp_path.parents[-1] / "nowhere").exists()
