@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from folkmoot.core.federation import Rules
-from folkmoot.federated import Participant, Settings, take_part
+from folkmoot.federated import Participant, Policy, Settings, take_part
 from folkmoot.federated.coordinator.config import BucketConfig, Federation, ServerConfig, rooted
 from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.model_file.reader import ModelFile
@@ -124,7 +124,9 @@ def federate(folder: Path, rounds: int, epochs: int) -> list[float]:
 
     async def run() -> None:
         async with serving(rooted(config, folder)) as server:
-            settings = Settings(address=server.address, run_id="digits")
+            # All of them are ours here; elsewhere each owner says what it agrees to.
+            agreed = Policy(buckets=("all",))
+            settings = Settings(address=server.address, run_id="digits", policy=agreed)
             await asyncio.gather(*(take_part(Digits(i), settings) for i in range(PARTICIPANTS)))
 
     asyncio.run(run())

@@ -41,7 +41,7 @@ PUBLIC = {
     "folkmoot.elastic": (
         "Fenced Garbage GlobalIteration IterationError RankTaken StoreEmpty StoreLost WorldMismatch"
     ),
-    "folkmoot.federated": "Participant Settings ClientTls join_federation take_part",
+    "folkmoot.federated": "Participant Policy Settings ClientTls join_federation take_part",
     "folkmoot.exchange.bucket": (
         "AccessDenied AlreadyExists BrokenOff Bucket BucketError BucketObject Missing NotPossible"
         " ObjectInfo TooLarge TooShort HubRepository folder_of open_checkpoints open_object"

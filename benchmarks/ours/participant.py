@@ -6,6 +6,7 @@ import numpy as np
 
 from folkmoot.federated.participant.loop import join_federation
 from folkmoot.federated.participant.participant import Participant
+from folkmoot.federated.participant.policy import Policy
 
 
 class PlusOne(Participant):
@@ -16,4 +17,4 @@ class PlusOne(Participant):
         return weights + 1, 10, {}
 
 
-join_federation(PlusOne(), address=sys.argv[1], run_id="bench")
+join_federation(PlusOne(), address=sys.argv[1], run_id="bench", policy=Policy(buckets=("all",)))

@@ -75,6 +75,9 @@ def test_serve_and_join_and_status(folder: Path) -> None:
     assert code == 0
     assert "tried: STANDBY, round 0 of 3" in said
     join = ("join", address, "-p", "mine:Mine", "--run-id", "tried", "--key")
+    code, _, error = run(folder, *join, "a.key")
+    assert (code, "--allow-bucket" in error) == (1, True)
+    join = (*join[:-1], "--allow-bucket", "federation-state", "--key")
     people = [start(folder, *join, f"{n}.key") for n in "ab"]
     for person in people:
         said, error = person.communicate(timeout=120)

@@ -21,6 +21,7 @@ from folkmoot.federated.participant.connection import Connection
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.participant import Participant
 from folkmoot.host.journal import Journal
+from support.federation import AGREES
 
 RUN = "faults"
 ROUNDS = 4
@@ -125,6 +126,7 @@ def settings(folder: Path, port: int, number: int) -> Settings:
     return Settings(
         address=f"127.0.0.1:{port}",
         run_id=RUN,
+        policy=AGREES,
         identity=str(folder / f"key{number}"),
         longest_pause=0.2,
     )

@@ -12,7 +12,7 @@ from folkmoot.federated import wire
 from folkmoot.federated.participant.connection import Connection
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.participant import Participant
-from support.federation import code_of, floats, running_federation
+from support.federation import AGREES, code_of, floats, running_federation
 
 Code = grpc.StatusCode
 
@@ -243,7 +243,7 @@ class Adds(Participant):
 async def test_participants_of_the_sdk_go_through_all_rounds_and_stop(tmp_path: Path) -> None:
     async with running_federation(tmp_path, min_participants=2, rounds=3, epochs=2) as w:
         parts = [Adds(1.0, samples=1), Adds(5.0, samples=3)]
-        settings = Settings(address=w.server.address, run_id="test")
+        settings = Settings(address=w.server.address, run_id="test", policy=AGREES)
         await asyncio.gather(*(take_part(p, settings) for p in parts))
         assert w.state.phase == "FINISHED"
         np.testing.assert_array_equal(await w.global_of(3), floats([8.0] * 4))
@@ -260,7 +260,7 @@ async def test_the_sdk_says_ready_and_minus_one_at_first(tmp_path: Path) -> None
             return await super().call(method, request, limit)
 
     async with running_federation(tmp_path, rounds=1) as w:
-        settings = Settings(address=w.server.address, run_id="test")
+        settings = Settings(address=w.server.address, run_id="test", policy=AGREES)
         await take_part(Adds(1.0, 1), settings, Recorded)
     assert said[0] == ("READY", -1)
 
@@ -311,7 +311,7 @@ async def test_a_participant_of_the_sdk_asks_at_first_and_is_told_later_rounds(
             return await super().call(method, request, limit)
 
     async with running_federation(tmp_path, rounds=5) as w:
-        settings = Settings(address=w.server.address, run_id="test")
+        settings = Settings(address=w.server.address, run_id="test", policy=AGREES)
         await take_part(Adds(1.0, 1), settings, Recorded)
         np.testing.assert_array_equal(await w.global_of(5), floats([4.0] * 4))
     # The heartbeat that calls to round 1 was on its way before the first answer.

@@ -20,7 +20,14 @@ from folkmoot.federated.coordinator.config import ServerConfig
 from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.participant import Participant
-from support.federation import Watched, code_of, federation_config, refusal, running_federation
+from support.federation import (
+    AGREES,
+    Watched,
+    code_of,
+    federation_config,
+    refusal,
+    running_federation,
+)
 
 Code = grpc.StatusCode
 
@@ -157,7 +164,7 @@ async def test_11_and_no_growth_a_thousand_rounds_in_one_process(tmp_path: Path)
     config = federation_config(tmp_path, {"rounds": 1000})
     async with serving(config, Watched) as server:
         coordinator = server.coordinator
-        settings = Settings(address=server.address, run_id="test")
+        settings = Settings(address=server.address, run_id="test", policy=AGREES)
         part = asyncio.create_task(take_part(PlusOne(), settings))
 
         async def used_at(round_: int) -> dict[str, int]:
@@ -200,7 +207,7 @@ async def test_12_participants_survive_a_coordinator_that_starts_again(tmp_path:
     config = federation_config(tmp_path, {"rounds": 6, "min_participants": 2})
     async with serving(config, Watched) as server:
         port = server.port
-        settings = Settings(address=server.address, run_id="test")
+        settings = Settings(address=server.address, run_id="test", policy=AGREES)
         parts = [asyncio.create_task(take_part(PlusOne(), settings)) for _ in range(2)]
         await server.coordinator.until(lambda s: s.round >= 2)
     again = msgspec.structs.replace(config.server, port=port)
@@ -264,6 +271,6 @@ async def test_16_a_round_does_not_wait_for_a_heartbeat_period(tmp_path: Path) -
     rules = {"rounds": 5, "min_participants": 2, "heartbeat_time": 3600.0}
     config = federation_config(tmp_path, rules, server=ServerConfig(port=0, state="state"))
     async with serving(config) as server:
-        settings = Settings(address=server.address, run_id="test")
+        settings = Settings(address=server.address, run_id="test", policy=AGREES)
         await asyncio.gather(*(take_part(PlusOne(), settings) for _ in range(2)))
         assert server.coordinator.state.phase is Phase.FINISHED

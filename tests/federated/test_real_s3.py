@@ -11,7 +11,7 @@ from folkmoot.federated import Participant, Settings, take_part
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.participant.bucket import WeightsUnavailable
 from folkmoot.federated.participant.presigned import PresignedBucket
-from support.federation import federation_config, refusal, running_federation, with_bucket
+from support.federation import AGREES, federation_config, refusal, running_federation, with_bucket
 from support.servers import S3Server
 
 
@@ -32,7 +32,7 @@ async def test_a_federation_over_s3(tmp_path: Path, s3_server: S3Server) -> None
     config = with_bucket(config, url=url, options=options, keep_rounds=2)
     async with running_federation(tmp_path, config) as w:
         settings = Settings(
-            address=w.server.address, run_id="test", bucket_options=s3_server.options
+            address=w.server.address, run_id="test", policy=AGREES, bucket_options=s3_server.options
         )
         parts = [Averages(1.0, 1), Averages(5.0, 3)]
         await asyncio.gather(*(take_part(part, settings) for part in parts))
@@ -69,7 +69,7 @@ async def test_participants_without_any_right_use_signed_urls(
     url = s3_server.new_bucket()
     config = with_bucket(config, url=url, options=s3_server.options, presign=True)
     async with running_federation(tmp_path, config) as w:
-        settings = Settings(address=w.server.address, run_id="test")
+        settings = Settings(address=w.server.address, run_id="test", policy=AGREES)
         parts = [Averages(1.0, 1), Averages(5.0, 3)]
         await asyncio.gather(*(take_part(part, settings) for part in parts))
         await w.server.finished()

@@ -16,6 +16,7 @@ from folkmoot.federated.coordinator.events import AggregationFailed
 from folkmoot.host.journal import JournalError
 from support.certificates import CertificateAuthority
 from support.federation import (
+    AGREES,
     code_of,
     federation_config,
     running_federation,
@@ -47,7 +48,7 @@ async def test_a_federation_over_tls(tmp_path: Path, mutual: bool) -> None:
         if mutual:
             nobody = w.participant("nobody", tls=ClientTls(authority.file))
             assert await code_of(nobody.rendezvous()) == grpc.StatusCode.UNAVAILABLE
-        settings = Settings(address=w.server.address, run_id="test", tls=tls)
+        settings = Settings(address=w.server.address, run_id="test", policy=AGREES, tls=tls)
         await take_part(One(), settings)
         assert w.state.phase == "FINISHED"
 

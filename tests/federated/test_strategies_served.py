@@ -12,6 +12,7 @@ from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.participant import Participant
 from folkmoot.observe.logs import read_log
+from support.federation import AGREES
 
 TOML = """
 run_id = "all"
@@ -41,7 +42,7 @@ async def federate(folder, aggregation, rounds=""):
     path = folder / "federation.toml"
     path.write_text(TOML.format(aggregation=aggregation, rounds=rounds))
     async with serving(load_federation(path)) as server:
-        settings = Settings(address=server.address, run_id="all")
+        settings = Settings(address=server.address, run_id="all", policy=AGREES)
         await asyncio.gather(*(take_part(Pulls(), settings) for _ in range(3)))
     with ModelFile(folder / "federation-state/bucket/4/global") as model:
         return {name: array.copy() for name, array in model.arrays().items()}

@@ -7,7 +7,7 @@ import numpy as np
 
 from folkmoot.core.federation import messages as m
 from folkmoot.federated import Participant, Settings, take_part
-from support.federation import federation_config, floats, running_federation
+from support.federation import AGREES, federation_config, floats, running_federation
 
 PEOPLE = 1000
 
@@ -28,7 +28,9 @@ class Light(Participant):
 async def test_a_thousand_participants_finish_every_round(tmp_path: Path) -> None:
     config = federation_config(tmp_path, {"rounds": 2, "min_participants": PEOPLE})
     async with running_federation(tmp_path, config) as w:
-        settings = Settings(address=w.server.address, run_id="test", longest_pause=1.0)
+        settings = Settings(
+            address=w.server.address, run_id="test", policy=AGREES, longest_pause=1.0
+        )
         people = [Light(i) for i in range(PEOPLE)]
         await asyncio.gather(*(take_part(p, settings) for p in people))
         assert w.state.phase == "FINISHED"

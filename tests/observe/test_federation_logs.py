@@ -13,7 +13,7 @@ from folkmoot.federated.participant import events
 from folkmoot.federated.participant.connection import Connection
 from folkmoot.host.event_log import LogReader, Unknown
 from folkmoot.observe.logs import open_log
-from support.federation import running_federation
+from support.federation import AGREES, running_federation
 
 
 class PlusOne(Participant):
@@ -37,7 +37,9 @@ def records(log: LogReader) -> list[msgspec.Struct]:
 
 
 def settings(w: Any, log: Path) -> Settings:
-    return Settings(address=w.server.address, run_id="test", longest_pause=0.2, log=str(log))
+    return Settings(
+        address=w.server.address, run_id="test", policy=AGREES, longest_pause=0.2, log=str(log)
+    )
 
 
 async def test_both_sides_tell_the_same_rounds(tmp_path: Path) -> None:

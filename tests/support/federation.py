@@ -21,10 +21,13 @@ from folkmoot.federated.model_file.layout import Array
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.participant.bucket import ParticipantBucket
 from folkmoot.federated.participant.connection import Connection
+from folkmoot.federated.participant.policy import ALL, Policy
 from folkmoot.host.signing import Identity
 
 RUN = "test"
 SEED = "5eed" * 16
+#: Of a participant whose owner is the coordinator's too.
+AGREES = Policy(buckets=(ALL,))
 
 
 def federation_config(folder: Path, rules: dict[str, Any], **sections: Any) -> Federation:

@@ -51,9 +51,21 @@ def join(
     key: Annotated[Path, typer.Option(help="File with our key; made when it is not there.")] = Path(
         "participant.key"
     ),
-    bucket: Annotated[
-        str, typer.Option(help="URL of the bucket, when the coordinator does not tell.")
+    coordinator: Annotated[
+        str, typer.Option(help="The coordinator's public key; if not set, the first is remembered.")
     ] = "",
+    bucket: Annotated[
+        str, typer.Option(help="Bucket to use, whatever the coordinator tells.")
+    ] = "",
+    allow_bucket: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A bucket that we agree to if the coordinator tells it; may be repeated."
+        ),
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="participant.toml: what we ask of the federation.")
+    ] = None,
     log: Annotated[
         Path | None, typer.Option(help="Our event log; KEY.events.jsonl beside our key if not set.")
     ] = None,
@@ -83,11 +95,26 @@ def join(
             log=str(log or key.with_suffix(".events.jsonl")),
             tls=client_tls(tls_ca, tls_cert, tls_key),
             peers=tomllib.loads(peers.read_text()) if peers else {},
+            policy=_policy(policy, coordinator, allow_bucket or []),
         )
         made = load_participant(participant)()
         if not run_until_interrupted(take_part(made, settings)):
             raise typer.Exit(130)
     typer.echo("the federation has finished")
+
+
+def _policy(file: Path | None, coordinator: str, buckets: list[str]) -> Any:
+    """As the file says, and the options besides."""
+    from msgspec.structs import replace
+
+    from folkmoot.federated.participant.policy import Policy, load_policy
+
+    told = load_policy(file) if file else Policy()
+    return replace(
+        told,
+        coordinator=coordinator or told.coordinator,
+        buckets=(*told.buckets, *buckets),
+    )
 
 
 def status(
@@ -154,6 +181,7 @@ async def _serve(config: Any) -> None:
         state = server.coordinator.state
         again = f", resumed in round {state.round}" if server.coordinator.resumed else ""
         typer.echo(f"{config.run_id} at {server.address}{again}; weights in {config.bucket.url}")
+        typer.echo(f"our key is {server.coordinator.identity.public.hex()}")
         if config.secure.enabled:
             typer.echo("updates are masked: this coordinator sees only their sum")
         if isinstance(config.aggregation, Private):
@@ -191,7 +219,7 @@ async def _up(config: Any, participant: str, count: int) -> None:
 
     async with serving(config) as server:
         typer.echo(f"{config.run_id} at {server.address} with {count} participants")
-        people = [await _spawn(config, server.address, participant, i) for i in range(count)]
+        people = [await _spawn(server, participant, i) for i in range(count)]
         ended = asyncio.gather(*(process.wait() for process in people))
         try:
             await server.finished()
@@ -206,9 +234,12 @@ async def _up(config: Any, participant: str, count: int) -> None:
             await ended
 
 
-async def _spawn(config: Any, address: str, participant: str, number: int) -> Any:
+async def _spawn(server: Any, participant: str, number: int) -> Any:
+    config = server.coordinator.config
     own = Path(config.server.state) / f"participant-{number}.key"
-    join = ["federate", "join", address, "-p", participant, f"--run-id={config.run_id}"]
+    join = ["federate", "join", server.address, "-p", participant, f"--run-id={config.run_id}"]
+    # Whoever starts it all is the owner of all.
+    join += ["--allow-bucket=all", f"--coordinator={server.coordinator.identity.public.hex()}"]
     if config.security.tls_certificate:
         join.append(f"--tls-ca={config.security.tls_certificate}")
     return await asyncio.create_subprocess_exec(

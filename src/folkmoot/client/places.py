@@ -24,6 +24,7 @@ from folkmoot.core.data_config import (
     TokenFiles,
 )
 from folkmoot.core.model_config import HuggingFaceConfig
+from folkmoot.host.places import below, is_url
 
 ALL = "all"
 
@@ -42,7 +43,7 @@ class Places:
     def ours(self, name: str) -> str:
         """The place to use when the run says `name`."""
         for theirs, ours in self._mapped.items():
-            rest = _below(name, theirs)
+            rest = below(name, theirs)
             if rest is not None:
                 return ours.rstrip("/") + rest if rest else ours
         if not self._may_use(name):
@@ -86,37 +87,19 @@ class Places:
     def _may_use(self, name: str) -> bool:
         if ALL in self._trusted or name in self._trusted or _is_plain_below_here(name):
             return True
-        return any(_below(name, place) is not None for place in self._trusted)
+        return any(below(name, place) is not None for place in self._trusted)
 
 
 #: For a run whose owner is the client's own.
 ANYWHERE = Places((ALL,))
 
 
-def _is_url(name: str) -> bool:
-    return ":" in name.partition("/")[0]
-
-
 def _is_plain_below_here(name: str) -> bool:
     if name.startswith(SCHEME):
         return True
     parts = name.split("/")
-    here = not _is_url(name) and not os.path.isabs(name) and "\\" not in name and "\0" not in name
+    here = not is_url(name) and not os.path.isabs(name) and "\\" not in name and "\0" not in name
     return here and not any(part.startswith(".") and part != "." for part in parts)
-
-
-def _below(name: str, place: str) -> str | None:
-    """What `name` adds to `place`, "" when it is the same; None when it is not in there."""
-    if _is_url(name) != _is_url(place):
-        return None
-    if _is_url(name):
-        place = place.rstrip("/")
-        spelt = {".", ".."} & set(name.split("/")) or set(name) & set("%?#\\")
-    else:
-        name, place, spelt = os.path.abspath(name), os.path.abspath(place).rstrip("/"), set()
-    if name.rstrip("/") == place:
-        return ""
-    return name[len(place) :] if name.startswith(f"{place}/") and not spelt else None
 
 
 def _tokenizer(name: str, ours: Callable[[str], str]) -> str:

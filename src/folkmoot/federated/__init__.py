@@ -6,6 +6,7 @@ and `folkmoot federate serve`.
 
 from folkmoot.federated.participant.loop import Settings, join_federation, take_part
 from folkmoot.federated.participant.participant import Participant
+from folkmoot.federated.participant.policy import Policy
 from folkmoot.host.tls import ClientTls
 
-__all__ = ["ClientTls", "Participant", "Settings", "join_federation", "take_part"]
+__all__ = ["ClientTls", "Participant", "Policy", "Settings", "join_federation", "take_part"]

@@ -10,6 +10,7 @@ from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.participant import Participant, as_given
+from folkmoot.federated.participant.policy import ALL, Policy
 
 
 async def train_federation(
@@ -20,7 +21,9 @@ async def train_federation(
     Relative paths in `config` are taken from `folder`. The weights are as `train_round` gets them.
     """
     async with serving(rooted(config, Path(folder))) as server:
-        settings = Settings(address=server.address, run_id=config.run_id)
+        # Whoever starts it all is the owner of all.
+        policy = Policy(buckets=(ALL,), coordinator=server.coordinator.identity.public.hex())
+        settings = Settings(address=server.address, run_id=config.run_id, policy=policy)
         await asyncio.gather(*(take_part(one, settings) for one in participants))
         coordinator = server.coordinator
         path = await asyncio.to_thread(coordinator.store.global_path, coordinator.state.round)

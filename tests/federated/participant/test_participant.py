@@ -19,7 +19,7 @@ from folkmoot.federated.participant.participant import (
     encode_figures,
     named,
 )
-from support.federation import federation_config, running_federation, with_bucket
+from support.federation import AGREES, federation_config, running_federation, with_bucket
 
 
 class Does(Participant):
@@ -35,7 +35,9 @@ class Does(Participant):
 
 
 def settings(w: Any, **more: Any) -> Settings:
-    return Settings(address=w.server.address, run_id="test", longest_pause=0.2, **more)
+    return Settings(
+        address=w.server.address, run_id="test", policy=AGREES, longest_pause=0.2, **more
+    )
 
 
 async def test_named_arrays_keep_their_names_shapes_and_dtypes(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from folkmoot.federated.secure.config import SecureConfig
 from folkmoot.federated.secure.messages import Shares, decode, encode
 from folkmoot.host.signing import Identity
 from folkmoot.observe.logs import read_log
-from support.federation import Watched
+from support.federation import AGREES, Watched
 from support.models import save_model
 
 SIZE = 1000
@@ -85,7 +85,7 @@ def gone_at(method, step=0):
 
 async def takes_part(folder, server, participant, connect=Connection):
     identity = folder / f"identity-{participant.number}"
-    settings = Settings(address=server.address, run_id="sum", identity=str(identity))
+    settings = Settings(address=server.address, run_id="sum", policy=AGREES, identity=str(identity))
     try:
         await take_part(participant, settings, connect)
     except Gone:

@@ -15,12 +15,11 @@ from folkmoot.core.config import Broken, decode
 from folkmoot.core.federation import Rules
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.strategies import AnyStrategy
+from folkmoot.federated.names import PLAIN_NAME, PUBLIC_KEY, is_participant_id
 from folkmoot.federated.secure.config import SecureConfig
 from folkmoot.host.files import read_text
 
-PARTICIPANT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
-_KEY = re.compile(r"[0-9a-f]{64}")
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,9 +86,9 @@ class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def rules(self) -> Iterator[Broken]:
         for name, key in self.participants.items():
-            if not PARTICIPANT_ID.fullmatch(name) or name == "global":
+            if not is_participant_id(name):
                 yield Broken("participants", f"{name!r} is not a name: use letters, digits . _ -")
-            if not _KEY.fullmatch(key):
+            if not PUBLIC_KEY.fullmatch(key):
                 yield Broken("participants", f"{name}: a public key is 64 hex digits, got {key!r}")
         if len(set(self.participants.values())) != len(self.participants):
             yield Broken("participants", "two names have the same key")
@@ -127,9 +126,9 @@ class Federation(msgspec.Struct, frozen=True, kw_only=True):
     metrics: MetricsConfig = MetricsConfig()
 
     def rules(self) -> Iterator[Broken]:
-        if not PARTICIPANT_ID.fullmatch(self.run_id):
+        if not PLAIN_NAME.fullmatch(self.run_id):
             yield Broken("run_id", "must be 1 to 128 letters, digits or . _ -")
-        if self.seed and not _KEY.fullmatch(self.seed):
+        if self.seed and not PUBLIC_KEY.fullmatch(self.seed):
             yield Broken("seed", "must be 64 hex digits, or left out")
         oldest = self.rounds.max_staleness + 2
         if 0 < self.bucket.keep_rounds < oldest:

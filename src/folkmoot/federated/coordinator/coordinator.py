@@ -36,7 +36,7 @@ from folkmoot.host.clock import Clock, backoff, rising_clock, wall_clock
 from folkmoot.host.durable import Durable, Step
 from folkmoot.host.event_log import EventLog
 from folkmoot.host.journal import Journal, JournalError
-from folkmoot.host.signing import load_secret
+from folkmoot.host.signing import Identity, load_secret
 from folkmoot.host.tasks import end_tasks
 
 logger = logging.getLogger(__name__)
@@ -74,6 +74,8 @@ class Coordinator:
         self.failure: BaseException | None = None
         #: Differential privacy's noise comes from it: nobody else may know it.
         self.secret = load_secret(folder / "secret", config.seed)
+        #: Seals our answers; participants know us by it.
+        self.identity = Identity.load(folder / "coordinator.key")
         seed = round_seed(self.secret)
         self._durable: Durable[State] = Durable(
             rules,

@@ -26,7 +26,7 @@ from folkmoot.federated.coordinator.secure_rounds import refusal
 from folkmoot.federated.coordinator.updates import Judgement, judge
 from folkmoot.federated.secure.messages import BadMessage
 from folkmoot.federated.secure.participant_attempt import Distrust
-from folkmoot.federated.signing import verify_request
+from folkmoot.federated.signing import seal_answer, verify_request
 from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.signing import SESSION_BYTES, Nonces, Unauthenticated
 
@@ -85,6 +85,8 @@ class CoordinatorService:
                 count(method, refusal.code.name).inc()
                 await context.abort(refusal.code, refusal.reason)
             count(method, "OK").inc()
+            if method != "Status":  # that is open to everybody, and not signed for either
+                seal_answer(self.coordinator.identity, method, request, response)
             return response
 
         return answer

@@ -134,7 +134,7 @@ def decode_header(head: bytes, total: int) -> tuple[dict[str, ArrayMeta], dict[s
         raw = msgspec.json.decode(head[8 : 8 + length], type=dict[str, msgspec.Raw])
         raw.pop("__metadata__", None)
         entries = {name: msgspec.json.decode(body, type=_Entry) for name, body in raw.items()}
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadModel(f"the header is not a safetensors header: {error}") from None
     return _checked(entries, 8 + length, total)
 

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import mmap
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 from blake3 import blake3
 
 from folkmoot.exchange.bucket import Bucket, BucketError
+from folkmoot.exchange.bucket.keys import checked_key
 from folkmoot.federated.model_file.file_stat import stamp as stamp_of
 from folkmoot.federated.model_file.hashing_writer import HashingWriter
 from folkmoot.federated.model_file.layout import (
@@ -63,16 +65,17 @@ class ParticipantBucket:
 
         A file of the announced `stamp` is the one that the coordinator wrote; another is hashed.
         """
-        key = f"{round_}/global"
+        key = checked_key(self.bucket.url, f"{round_}/global")
         if self.bucket.folder is not None:
-            body, found = _mapped(self.bucket.folder / key)
+            body, found = _mapped(self.bucket.folder / key, self.max_object)
             return decoded(key, body, digest, known=bool(stamp) and found == stamp)
         return decoded(key, self.bucket.get(key, self.max_object), digest)
 
     @as_weights_unavailable()
     def write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
         """Put an update into the bucket; its digest."""
-        key, layout, folder = f"{round_}/{participant_id}", layout_of(arrays), self.bucket.folder
+        key = checked_key(self.bucket.url, f"{round_}/{participant_id}")
+        layout, folder = layout_of(arrays), self.bucket.folder
         if folder is None:
             hasher = blake3()
             self.bucket.put(key, chunks(layout, arrays, hasher))
@@ -93,23 +96,37 @@ def decoded(key: str, body: memoryview, digest: bytes, *, known: bool = False) -
         raise BadModel(f"{key} in the bucket is not the model that the coordinator announced")
     length = header_length(bytes(body[:8]), len(body))
     layout, offsets = decode_header(bytes(body[: 8 + length]), len(body))
-    return array_views(np.frombuffer(body, np.uint8), layout, offsets)
+    try:
+        return array_views(np.frombuffer(body, np.uint8), layout, offsets)
+    except (ValueError, OverflowError) as error:  # sides that no array can have
+        raise BadModel(f"{key} holds an array that cannot be made: {error}") from None
 
 
-def _mapped(path: Path) -> tuple[memoryview, bytes]:
+def _mapped(path: Path, limit: int) -> tuple[memoryview, bytes]:
     """A file's bytes, which the coordinator does not change while they are in use, and its stamp.
 
     The lock is shared, and lasts as long as the mapping, which keeps the file open. Without it, as
     where somebody else keeps the file locked, the bytes are copied; so are few.
     """
-    with path.open("rb", buffering=0) as file:
+    with open(path, "rb", buffering=0, opener=_plain_file) as file:
+        if (size := os.fstat(file.fileno()).st_size) > limit:
+            raise BadModel(f"{path} has {size} bytes; at most {limit} are read")
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             found = os.fstat(file.fileno())
             if found.st_size > MAP_FROM:
                 body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
                 return memoryview(body), stamp_of(found)
-        return memoryview(file.read()), b""
+        return memoryview(file.read(limit)), b""
+
+
+def _plain_file(path: str, flags: int) -> int:
+    """Open a file, and nothing that could keep us waiting or lead elsewhere."""
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise BadModel(f"{path} is not a plain file")
+    return fd
 
 
 def chunks(layout: Layout, arrays: Mapping[str, Array], hasher: Any) -> Iterator[bytes]:

@@ -1,7 +1,9 @@
-"""A participant's line to its coordinator: signed calls, and patience.
+"""A participant's line to its coordinator: signed calls, sealed answers, and patience.
 
 `call` makes one attempt; `insist` makes it until it is answered: it reconnects for ever, with a
-back-off, and registers again when the coordinator has started again or forgotten us.
+back-off, and registers again when the coordinator has started again or forgotten us. An answer that
+the known coordinator did not seal is not taken (`NotAgreed`), nor one that makes no sense
+(`BadAnswer`).
 """
 
 import asyncio
@@ -12,11 +14,15 @@ import grpc
 import grpc.aio
 
 from folkmoot.federated import wire
-from folkmoot.federated.signing import sign_request
+from folkmoot.federated.names import plain_text
+from folkmoot.federated.participant import answers
+from folkmoot.federated.participant.known import Known
+from folkmoot.federated.participant.policy import NotAgreed
+from folkmoot.federated.signing import sign_request, verify_answer
 from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.clock import backoff
 from folkmoot.host.rpc import open_channel
-from folkmoot.host.signing import Identity, Signer
+from folkmoot.host.signing import Identity, Signer, Unauthenticated
 from folkmoot.host.tls import ClientTls
 
 Code = grpc.StatusCode
@@ -45,8 +51,10 @@ class Connection:
         identity: Identity,
         tls: ClientTls | None = None,
         longest_pause: float = 10.0,
+        known: Known | None = None,
     ) -> None:
         self.run_id, self.longest_pause = run_id, longest_pause
+        self.known = known or Known(None, run_id)
         self.signer = Signer(identity)
         # gRPC's own least time for an attempt to connect stays as it is (20 s): on a long or busy
         # line a shorter one cuts off every attempt before it is answered.
@@ -66,6 +74,8 @@ class Connection:
         self._registering = asyncio.Lock()
         #: Called when a session took the place of another.
         self.on_reconnect: Callable[[], None] = lambda: None
+        #: Called with what a coordinator tells at first, before we register; may refuse it.
+        self.agree: Callable[[answers.Welcome], object] = lambda welcome: None
 
     async def close(self) -> None:
         await self._channel.close()
@@ -74,7 +84,14 @@ class Connection:
         """One attempt, signed for the present session. Raises `grpc.aio.AioRpcError`."""
         request.run_id = self.run_id
         sign_request(self.signer, method, request, self.session)
-        return await self._calls[method](request, timeout=limit)
+        answer = await self._calls[method](request, timeout=limit)
+        try:
+            sealed_by = verify_answer(method, request, answer)
+        except Unauthenticated as error:
+            raise NotAgreed(f"{method} was answered by nobody we can know: {error}") from None
+        self.known.check_coordinator(sealed_by)
+        answer.ClearField("seal")
+        return answer
 
     async def insist(self, method: str, request: Any, limit: float = CALL_TIMEOUT) -> Any:
         """Attempts until there is an answer. Raises `RequestRefused`, or `Finished`."""
@@ -86,9 +103,10 @@ class Connection:
             except grpc.aio.AioRpcError as error:
                 if _forgotten(error):
                     await self.register(instead_of=session)
+                elif error.code() not in PASSING:
+                    raise refused(error) from None
+                if _forgotten(error) and session != self.session:
                     continue
-                if error.code() not in PASSING:
-                    raise RequestRefused(error.code(), error.details() or "") from None
             await asyncio.sleep(next(delays))
 
     async def register(self, instead_of: bytes = b"") -> None:
@@ -109,7 +127,7 @@ class Connection:
             if answer.session != self.session:
                 # The first answer of a coordinator tells its session; the second call proves
                 # that we live now and are not a recording.
-                self.session = answer.session
+                self.session = self._welcome(answer).session
                 answer = await self.call("Rendezvous", wire.RendezvousRequest())
         except grpc.aio.AioRpcError as error:
             if error.code() == Code.UNAUTHENTICATED:
@@ -117,14 +135,23 @@ class Connection:
                 return False
             if error.code() in PASSING:
                 return False
-            raise RequestRefused(error.code(), error.details() or "") from None
-        self.participant_id, self.bucket = answer.participant_id, answer.bucket
-        self.heartbeat = answer.heartbeat_ms / 1000
-        if answer.reply == wire.ACCEPT:
-            return True
-        if answer.state == wire.STATE["FINISHED"]:
+            raise refused(error) from None
+        told = self._welcome(answer)
+        self.participant_id, self.bucket = told.participant_id, told.bucket
+        self.heartbeat = told.heartbeat
+        if told.finished and not told.accepted:
             raise Finished
-        return False
+        return told.accepted
+
+    def _welcome(self, answer: Any) -> answers.Welcome:
+        told = answers.welcome(answer, self.signer.identity.public, self.participant_id)
+        self.agree(told)
+        return told
+
+
+def refused(error: grpc.aio.AioRpcError) -> RequestRefused:
+    """A refusal as it may be shown: its reason is a stranger's text."""
+    return RequestRefused(error.code(), plain_text(error.details() or ""))
 
 
 def _forgotten(error: grpc.aio.AioRpcError) -> bool:

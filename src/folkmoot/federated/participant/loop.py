@@ -19,13 +19,14 @@ import msgspec
 from folkmoot.core.federation import participant as machine
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.federated import wire
-from folkmoot.federated.participant import events
+from folkmoot.federated.participant import answers, events
 from folkmoot.federated.participant.bucket import ParticipantBucket, WeightsUnavailable
 from folkmoot.federated.participant.connection import (
     END_TIMEOUT,
     Connection,
     Finished,
 )
+from folkmoot.federated.participant.known import Known
 from folkmoot.federated.participant.participant import (
     Participant,
     Trained,
@@ -34,6 +35,7 @@ from folkmoot.federated.participant.participant import (
     encode_figures,
     named,
 )
+from folkmoot.federated.participant.policy import Policy
 from folkmoot.federated.participant.presigned import PresignedBucket
 from folkmoot.federated.participant.secure_delivery import SecureDelivery
 from folkmoot.federated.wire import RequestRefused
@@ -62,9 +64,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     # A file with our key, made when it is not there; with none, a key for this once.
     identity: str = ""
-    # Only when the coordinator does not tell, or we reach the bucket by another name.
+    # The bucket to use, whatever the coordinator tells; else see `policy.buckets`.
     bucket: str = ""
     bucket_options: dict[str, str] = {}
+    # What we ask of the federation before we train for it.
+    policy: Policy = Policy()
     # For secure aggregation: the public key in hex of everybody we agree to be summed with.
     peers: dict[str, str] = {}
     tls: ClientTls | None = None
@@ -92,10 +96,13 @@ async def take_part(
     connect: Callable[..., Connection] = Connection,
 ) -> None:
     """Take part until the federation has finished."""
+    settings.policy.check()
     identity = Identity.load(settings.identity) if settings.identity else Identity.random()
+    known = Known.beside(settings.identity, settings.run_id, settings.policy.coordinator)
     line = connect(
-        settings.address, settings.run_id, identity, settings.tls, settings.longest_pause
+        settings.address, settings.run_id, identity, settings.tls, settings.longest_pause, known
     )
+    line.agree = lambda welcome: _bucket_url(settings, welcome.bucket)
     log = EventLog(Path(settings.log) if settings.log else None)
     ended = "interrupted"
     try:
@@ -114,6 +121,11 @@ async def take_part(
         await line.close()
 
 
+def _bucket_url(settings: Settings, told: str) -> str:
+    """The bucket to use: ours, or the coordinator's if we agreed to it; it may not tell any."""
+    return settings.bucket or (told and settings.policy.agree_to_bucket(told))
+
+
 class _Participation:
     """One participant's part in one federation."""
 
@@ -121,7 +133,7 @@ class _Participation:
         self, participant: Participant, settings: Settings, line: Connection, log: EventLog
     ) -> None:
         self._participant, self._line, self._log = participant, line, log
-        self._settings = settings
+        self._settings, self._policy = settings, settings.policy
         self._bucket: ParticipantBucket | PresignedBucket | None = None
         self._state = machine.ParticipantState()
         self._heard = machine.Heard("STANDBY", -1)
@@ -165,18 +177,22 @@ class _Participation:
     # Heartbeats.
 
     async def _beat(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
-            before = self._delivered
+            before, asked = self._delivered, loop.time()
             answer = await self._line.insist(
                 "Heartbeat", self._heartbeat(), self._line.heartbeat + 30.0
             )
-            heard = machine.Heard(wire.STATE_NAME[answer.state], answer.round, answer.expected)
+            heard = machine.Heard(*answers.heartbeat(answer))
             if heard.expected and before != self._delivered == heard.round:
                 continue  # said before our delivery was known
             if heard != self._heard:
                 self._heard = heard
                 self._task = answer.task if answer.HasField("task") else None
                 self._news.set()
+            elif loop.time() - asked < self._line.heartbeat / 4:
+                # Nothing new, and not held either: we do not ask as fast as we are answered.
+                await asyncio.sleep(self._line.heartbeat / 4)
             if heard.phase == "FINISHED" and self._training:
                 # Nobody waits for this round any more, and the coordinator may leave.
                 self._training.cancel()
@@ -243,21 +259,29 @@ class _Participation:
     async def _start(self, round_: int) -> Any:
         """The round's task: as the call to it said, the first time, or asked for."""
         task, self._task = self._task, None
-        if task is not None and task.round == round_:
-            return task
-        request = wire.StartTrainingRoundRequest(round=round_)
-        return await self._line.insist("StartTrainingRound", request)
+        if task is None or task.round != round_:
+            request = wire.StartTrainingRoundRequest(round=round_)
+            task = await self._line.insist("StartTrainingRound", request)
+        trained = self._line.known.run.trained
+        answers.task(task, round_, trained_before=trained > 0)
+        masked = task.initial or task.HasField("fixed_point")
+        self._policy.agree_to_task(masked=masked, epochs=task.epochs, trained=trained)
+        return task
 
     def _open(self, start: Any) -> ParticipantBucket | PresignedBucket:
         """Where the round's weights are: behind signed URLs, or in a bucket we may use."""
+        most = self._policy.most_bytes
         if start.put_url:
-            return PresignedBucket(start.get_url, start.put_url)
+            agree = self._policy.agree_to_url
+            get_url = agree(start.get_url, f"{start.round}/global")
+            put_url = agree(start.put_url, f"{start.round}/{self._line.participant_id}")
+            return PresignedBucket(get_url, put_url, most)
         if isinstance(self._bucket, ParticipantBucket):
             return self._bucket
-        url = self._settings.bucket or self._line.bucket
+        url = _bucket_url(self._settings, self._line.bucket)
         if not url:
             raise ValueError("the coordinator does not tell its bucket: give its url")
-        return ParticipantBucket(Bucket(url, self._settings.bucket_options))
+        return ParticipantBucket(Bucket(url, self._settings.bucket_options), most)
 
     def _train_and_write(self, start: Any) -> tuple[Trained, str, bytes]:
         """Both on one thread: a change of threads is dear beside a short round."""
@@ -271,6 +295,8 @@ class _Participation:
         began = time.perf_counter()
         trained = self._trained_with(start)
         seconds = round(time.perf_counter() - began, 3)
+        if not start.initial:
+            self._line.known.count_round(durable=self._policy.most_rounds > 0)
         self._log.write(events.RoundTrained(start.round, trained.samples, seconds))
         return trained
 

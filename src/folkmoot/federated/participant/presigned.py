@@ -29,7 +29,8 @@ class PresignedBucket:
     def read_global(self, round_: int, digest: bytes, stamp: bytes = b"") -> Arrays:
         """The round's global model, when its bytes are the ones announced."""
         with _request("GET", self._get) as answer:
-            size = int(answer.headers.get("Content-Length", -1))
+            announced = answer.headers.get("Content-Length", "")
+            size = int(announced) if announced.isdecimal() and len(announced) < 16 else -1
             if not 0 <= size <= self._max_object:
                 raise BadModel(f"the global model is announced with {size} bytes")
             body = bytearray(size)

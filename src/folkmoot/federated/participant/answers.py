@@ -1,0 +1,79 @@
+"""What a coordinator answers, checked before anything is done with it.
+
+A seal says whose answer it is, not that it makes sense: a coordinator's owner may want to harm.
+So every value has a type, a range and a use here, and one that does not fit ends our part with a
+sentence. docs/federation.md has the list of them all.
+"""
+
+from typing import Any, NamedTuple
+
+from folkmoot.federated import wire
+from folkmoot.federated.names import is_participant_id, plain_text
+from folkmoot.host.signing import SESSION_BYTES
+
+DIGEST_BYTES = 32
+MOST_ROUND = 2**31 - 2
+#: Seconds between heartbeats: more often is a burden, and less often nobody needs.
+SHORTEST, LONGEST = 0.001, 86_400.0
+
+
+class BadAnswer(ValueError):
+    """The coordinator's answer makes no sense; the message says what is wrong with it."""
+
+
+def require(holds: bool, what: str) -> None:
+    if not holds:
+        raise BadAnswer(f"the coordinator's answer cannot be used: {what}")
+
+
+class Welcome(NamedTuple):
+    """An answer to Rendezvous."""
+
+    accepted: bool
+    finished: bool
+    participant_id: str
+    session: bytes
+    heartbeat: float
+    bucket: str
+
+
+def welcome(answer: Any, own_key: bytes, known_as: str) -> Welcome:
+    """`known_as` is what we were called before, if we were: a name is for life."""
+    id = answer.participant_id
+    require(is_participant_id(id), f"{plain_text(id)!r} is no name for a participant")
+    require(len(id) != 64 or id == own_key.hex(), "it calls us by somebody else's key")
+    require(known_as in ("", id), f"we were {known_as!r} and are {id!r} now")
+    require(len(answer.session) == SESSION_BYTES, f"a session has {SESSION_BYTES} bytes")
+    require(answer.reply in (wire.ACCEPT, wire.LATER), f"reply {answer.reply} is unknown")
+    require(answer.bucket.isprintable(), "the bucket's name cannot be shown")
+    heartbeat = min(max(answer.heartbeat_ms / 1000, SHORTEST), LONGEST)
+    finished = _state(answer.state) == "FINISHED"
+    accepted = answer.reply == wire.ACCEPT
+    return Welcome(accepted, finished, id, answer.session, heartbeat, answer.bucket)
+
+
+def heartbeat(answer: Any) -> tuple[str, int, bool]:
+    """State, round, and whether our update is expected."""
+    require(0 <= answer.round <= MOST_ROUND, f"there is no round {answer.round}")
+    return _state(answer.state), answer.round, answer.expected
+
+
+def task(answer: Any, round_: int, *, trained_before: bool) -> Any:
+    """The task of a round that we were called to."""
+    require(answer.round == round_, f"round {answer.round} was answered for round {round_}")
+    require(answer.epochs >= 0 and answer.epoch_base >= 0, "epochs are not negative")
+    if answer.initial:
+        # Later on a participant's weights know its data.
+        fresh = round_ == 0 and not trained_before and not answer.HasField("fixed_point")
+        require(fresh, "first weights are asked for after the first round")
+        return answer
+    require(len(answer.global_digest) == DIGEST_BYTES, f"a digest has {DIGEST_BYTES} bytes")
+    require(len(answer.global_stamp) in (0, DIGEST_BYTES), f"a stamp has {DIGEST_BYTES} bytes")
+    require(bool(answer.get_url) == bool(answer.put_url), "signed URLs come in pairs")
+    return answer
+
+
+def _state(number: int) -> str:
+    name = wire.STATE_NAME.get(number, "")
+    require(name in ("STANDBY", "ROUND", "FINISHED"), f"state {number} is none of a coordinator's")
+    return name
