@@ -135,7 +135,7 @@ async def test_dropping_below_min_clients_in_warmup_waits_for_members(
         (first,) = await run.join(prepare=never_loads)
         (second,) = await run.join()
         await run.until(lambda: second.all(events.ModelLoaded))
-        assert run.state.phase is Phase.Warmup
+        await run.until(run.in_phase(Phase.Warmup))  # in a store, others may see it before us
         await first.leave()
         await run.until(run.in_phase(Phase.WaitingForMembers, epoch=1))
         assert run.removed() == [(first.id, "Withdrew")]

@@ -15,7 +15,6 @@ BROKEN = [
 ]
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize(("world", "name"), BROKEN)
 def test_a_mutant_is_caught(world: str, name: str) -> None:
     mutant = WORLDS[world].mutants[name]
