@@ -23,11 +23,11 @@ CHURN = {
 class Recording(Learner):
     """Notes what every model was made from: the results in their order, by the model's hash."""
 
-    learnt: dict[str, tuple[tuple[bytes, ...], int]] = {}  # noqa: RUF012
+    learnt: dict[str, tuple[tuple[bytes, ...], int, tuple[int, ...]]] = {}  # noqa: RUF012
 
-    def learn(self, payloads: Sequence[bytes], step: int) -> bytes:
-        made = super().learn(payloads, step)
-        self.learnt[made.hex()] = (tuple(payloads), step)
+    def learn(self, payloads: Sequence[bytes], step: int, samples: Sequence[int] = ()) -> bytes:
+        made = super().learn(payloads, step, samples)
+        self.learnt[made.hex()] = (tuple(payloads), step, tuple(samples))
         return made
 
 
@@ -74,6 +74,5 @@ async def play(folder: Path, small_run: StartRun, rounds: int) -> None:
         assert all(who.hashes() for who in run.members)
     replayed = Learner(run.run)
     for where in sorted(agreed):
-        payloads, step = Recording.learnt[agreed[where]]
-        assert replayed.learn(payloads, step).hex() == agreed[where], where
+        assert replayed.learn(*Recording.learnt[agreed[where]]).hex() == agreed[where], where
     assert replayed.hash() == run.state.model_hash

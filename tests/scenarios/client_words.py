@@ -188,8 +188,11 @@ class ClientWords(Words):
                 return f"lets newcomers have {self.run.hashes[hash_]}"
             case c.UnshareModel():
                 return "lets nobody have its model any more"
-            case c.Learn(_, height, _, results):
-                return f"learns {_results(results)} for round {height}"
+            case c.Learn(_, height, step, results, samples):
+                behind = " and ".join(map(str, samples))
+                return (
+                    f"learns {_results(results)}, step {step}, {behind} samples, for round {height}"
+                )
             case c.Train(_, height, _, share):
                 return f"trains samples {spans(share)} in round {height}"
             case c.Abandon(_, height):

@@ -101,7 +101,7 @@ class MemoryRun:
             case c.Ask(epoch, height, _, shares):
                 for sender in shares:
                     self.queue.append((who, c.Arrived(self.results[epoch, height, sender])))
-            case c.Learn(epoch, height, _, results):
+            case c.Learn(epoch, height, _, results, _):
                 learnt += [result.commitment for result in results]
                 self.queue.append((who, c.Learnt(epoch, height, self.model_hash(who))))
             case c.Probe(peers):

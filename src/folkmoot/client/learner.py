@@ -167,9 +167,10 @@ class Learner:
         tokens = total(share) * self.run.model.max_seq_len
         return Worked(done.payload, done.loss, round(tokens / max(seconds, 1e-3)))
 
-    def learn(self, payloads: Sequence[bytes], step: int) -> bytes:
-        """Take in what everyone sent for `step`, in this order; the hash of the new model."""
-        self.method.apply(payloads, step, self.run.model.lr.lr(step))
+    def learn(self, payloads: Sequence[bytes], step: int, samples: Sequence[int] = ()) -> bytes:
+        """Take in what everyone sent for `step`, in this order, and from how many samples each;
+        the hash of the new model."""
+        self.method.apply(payloads, step, self.run.model.lr.lr(step), samples)
         return self.hash()
 
     def room(self, clients: int) -> int:

@@ -84,7 +84,8 @@ class Training:
 
     async def _learn(self, action: c.Learn, payloads: list[bytes]) -> None:
         began = time.perf_counter()
-        model_hash = await self.work(self.learner.learn, payloads, action.step)
+        learn = (payloads, action.step, action.samples)
+        model_hash = await self.work(self.learner.learn, *learn)
         seconds = time.perf_counter() - began
         where = (action.epoch, action.height)
         self._emit(events.RoundLearnt(*where, len(payloads), model_hash.hex(), seconds))

@@ -14,8 +14,9 @@ import torch
 from folkmoot.core.method_config import DenseConfig, validated
 from folkmoot.learning.methods.adamw import AdamW
 from folkmoot.learning.methods.clipping import clip, finite_norm
-from folkmoot.learning.methods.dense_wire import DenseWire, mean
+from folkmoot.learning.methods.dense_wire import DenseWire
 from folkmoot.learning.methods.flat_parameters import FlatParameters
+from folkmoot.learning.methods.influence import bounded_mean
 from folkmoot.learning.methods.protocol import Closure, Contribution, Refusal, refuse_bad
 
 
@@ -41,12 +42,14 @@ class DenseMethod:
         finite_norm(self.flat.grads)
         return Contribution(self.wire.pack(self.flat.grads), loss)
 
-    def apply(self, payloads: Sequence[bytes], step: int, lr: float) -> None:
+    def apply(
+        self, payloads: Sequence[bytes], step: int, lr: float, samples: Sequence[int] = ()
+    ) -> None:
         self.flat.refresh()
         refuse_bad(self, payloads)
         if not payloads:
             return
-        grads = mean(self.wire, payloads, self.flat.weights)
+        grads = bounded_mean(self.wire.unpack, payloads, samples).to(self.flat.weights.device)
         clip(grads, self.config.clip)
         if self.adam is not None:
             self.adam.step(self.flat.weights, grads, lr)

@@ -9,8 +9,6 @@ The model fixes the length, which is compared before anything is decoded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 
@@ -35,7 +33,7 @@ class DenseWire:
         return self.header + bounded.astype("<f4").tobytes()
 
     def unpack(self, payload: bytes) -> torch.Tensor:
-        """The values of a payload that passed `check`."""
+        """The values of a payload that passed `check`, the caller's to change."""
         return torch.from_numpy(self._values(payload))
 
     def _values(self, payload: bytes) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
@@ -53,11 +51,3 @@ class DenseWire:
             return None
         at = int(np.argmin(within))
         return Refusal("value", f"value {at} is not a number up to {AMPLITUDE_LIMIT:g} in size")
-
-
-def mean(wire: DenseWire, payloads: Sequence[bytes], like: torch.Tensor) -> torch.Tensor:
-    """Summed in the order given, then divided once."""
-    total = torch.zeros_like(like)
-    for payload in payloads:
-        total.add_(wire.unpack(payload).to(like.device))
-    return total.div_(len(payloads))

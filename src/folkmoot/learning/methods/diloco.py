@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from folkmoot.core.method_config import DiLoCoConfig, validated
-from folkmoot.learning.methods.dense_wire import DenseWire, mean
+from folkmoot.learning.methods.dense_wire import DenseWire
 from folkmoot.learning.methods.flat_parameters import FlatParameters
+from folkmoot.learning.methods.influence import bounded_mean
 from folkmoot.learning.methods.local_steps import LocalSteps
 from folkmoot.learning.methods.protocol import Closure, Contribution, Refusal, refuse_bad
 
@@ -36,12 +37,14 @@ class DiLoCoMethod:
         distance, loss = self.local.run(closure, lr)
         return Contribution(self.wire.pack(distance), loss)
 
-    def apply(self, payloads: Sequence[bytes], step: int, lr: float) -> None:
+    def apply(
+        self, payloads: Sequence[bytes], step: int, lr: float, samples: Sequence[int] = ()
+    ) -> None:
         self.flat.refresh()
         refuse_bad(self, payloads)
         if not payloads:
             return
-        going = mean(self.wire, payloads, self.flat.weights)
+        going = bounded_mean(self.wire.unpack, payloads, samples).to(self.flat.weights.device)
         self.momentum.mul_(self.config.outer_momentum).add_(going)
         going.add_(self.momentum * self.config.outer_momentum)
         self.flat.weights.sub_(going.mul_(self.config.outer_lr))

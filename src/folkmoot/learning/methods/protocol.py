@@ -3,15 +3,19 @@
 A method is built on a torch module and changes its parameters in place. A round is
 
     contribution = method.contribute(closure, step, lr)   # train on own data; bytes to send
-    method.apply(payloads, step - method.delay, lr)       # take in what everyone sent then
+    method.apply(payloads, step - method.delay, lr, samples)   # take in what everyone sent then
 
-with `apply` left out for the first `delay` rounds, and called once more for each of the last
-`delay` rounds at the end. The promises:
+with `samples` how many each payload was trained on (without it, all count alike), `apply` left out
+for the first `delay` rounds, and called once more for each of the last `delay` rounds at the end.
+The promises:
 
 - **Same bits everywhere.** `apply` depends on the weights, the shared state, the payloads *in the
-  order given*, the step and lr; on nothing else — not on threads, not on what this client sent.
-  Choosing the payloads (each sender once) and ordering them (by sender, say) is the caller's: all
-  clients must pass the same list. An empty list leaves weights and shared state as they were.
+  order given*, their samples, the step and lr; on nothing else — not on threads, not on what this
+  client sent. Choosing the payloads (each sender once) and ordering them (by sender, say) is the
+  caller's: all clients must pass the same list. An empty list leaves weights and shared state as
+  they were.
+- **Bounded influence.** However loud a payload is, and however many samples are said to be behind
+  it, it moves the weights about as far as any other (`influence.py`).
 - **`contribute` leaves the weights as it found them**, bit for bit, also when the closure raises;
   then it leaves no trace in the state either, and may be called again. Only `apply` moves weights.
 - **Payloads are strangers' bytes.** `check` tells, without side effects and before anything is
@@ -84,7 +88,9 @@ class Method(Protocol):
 
     def contribute(self, closure: Closure, step: int, lr: float) -> Contribution: ...
 
-    def apply(self, payloads: Sequence[bytes], step: int, lr: float) -> None: ...
+    def apply(
+        self, payloads: Sequence[bytes], step: int, lr: float, samples: Sequence[int] = ()
+    ) -> None: ...
 
     def check(self, payload: bytes) -> Refusal | None: ...
 

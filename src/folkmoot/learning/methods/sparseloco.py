@@ -16,6 +16,7 @@ import torch
 
 from folkmoot.core.method_config import SparseLoCoConfig, validated
 from folkmoot.learning.methods.flat_parameters import FlatParameters
+from folkmoot.learning.methods.influence import bounded_mean
 from folkmoot.learning.methods.local_steps import LocalSteps
 from folkmoot.learning.methods.protocol import (
     Closure,
@@ -61,16 +62,21 @@ class SparseLoCoMethod:
             self._add(self.error, self.sent, 1.0)
         self.sent = b""
 
-    def apply(self, payloads: Sequence[bytes], step: int, lr: float) -> None:
+    def apply(
+        self, payloads: Sequence[bytes], step: int, lr: float, samples: Sequence[int] = ()
+    ) -> None:
         self.flat.refresh()
         refuse_bad(self, payloads)
         self._settle(payloads)
         if not payloads:
             return
-        total = torch.zeros_like(self.flat.weights)
-        for payload in payloads:
-            self._add(total, payload, 1.0)
-        self.flat.weights.sub_(total.mul_(self.config.outer_lr / len(payloads)))
+        going = bounded_mean(self._values, payloads, samples)
+        self.flat.weights.sub_(going.mul_(self.config.outer_lr))
+
+    def _values(self, payload: bytes) -> torch.Tensor:
+        values = torch.zeros_like(self.flat.weights)
+        self._add(values, payload, 1.0)
+        return values
 
     def check(self, payload: bytes) -> Refusal | None:
         return self.wire.check(payload)

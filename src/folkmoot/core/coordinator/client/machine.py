@@ -24,6 +24,7 @@ The rules of this file:
 from collections.abc import Iterator
 
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.assignment import total
 from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.client import waiting
 from folkmoot.core.coordinator.client.ledger import Ledger, Result, attest, attested
@@ -251,9 +252,11 @@ def _enter(client: ClientState, before: Phase, at: Moment) -> Iterator[Effect]:
             share = client.ledgers[current.height].shares[client.id]
             yield c.Train(client.epoch, current.height, current.step, share)
         case Phase.Learning:
+            # Before the next round is prepared for: `at.work` counts from there.
+            ledger, results = client.ledgers[at.work], at.verdict.learn
             _prepare(client)
-            step = client.ledgers[at.work].step
-            yield c.Learn(client.epoch, client.prepared, step, at.verdict.learn)
+            samples = tuple(total(ledger.shares[result.sender]) for result in results)
+            yield c.Learn(client.epoch, client.prepared, ledger.step, results, samples)
         case Phase.Storing:
             yield c.Upload(client.epoch, at.state.progress.step, client.model_hash)
         case Phase.Lost:

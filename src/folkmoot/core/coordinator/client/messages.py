@@ -140,6 +140,7 @@ class Learn(RoundEffect, frozen=True, tag=True):
 
     step: int
     results: tuple[Result, ...]
+    samples: tuple[int, ...]  # behind each of them: a client of a larger share counts for more
 
 
 class Train(RoundEffect, frozen=True, tag=True):

@@ -44,7 +44,8 @@ class Backend(Protocol):
         second: torch.Tensor | None,
         s: Stepping,
     ) -> None:
-        """Sum the payloads in the order given, invert once, treat, step."""
+        """Sum the payloads in the order given, each chunk of each with the energy of k ones times
+        the payload's weight; invert once, treat, step."""
 
     def look_ahead(
         self,

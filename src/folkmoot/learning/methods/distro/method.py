@@ -2,7 +2,8 @@
 
 contribute   look ahead (delay > 0); gradients; undo; m ← β m + DCT(g); send and take out the k
              largest coefficients of every chunk. What is not sent stays in m: error feedback.
-apply        sum everyone's coefficients in the given order, invert once, treat, step.
+apply        sum everyone's coefficients in the given order, every chunk of every payload with the
+             same energy (amplitudes of one bit have it by themselves); invert once, treat, step.
 
 The DCT is linear and orthonormal, so momentum of coefficients is the coefficients of the momentum,
 and taking out what was sent is setting it to zero. A contribution that is not among the payloads of
@@ -35,6 +36,7 @@ from folkmoot.learning.methods.distro.treatment import ORTHOGONAL, SIGN, steppin
 from folkmoot.learning.methods.distro.wire import Indices
 from folkmoot.learning.methods.flat_parameters import FlatParameters
 from folkmoot.learning.methods.frame import check_frame
+from folkmoot.learning.methods.influence import sample_weights
 from folkmoot.learning.methods.protocol import (
     Closure,
     Contribution,
@@ -108,13 +110,16 @@ class DistroMethod:
         finally:
             self.backend.restore(weights, backup)
 
-    def apply(self, payloads: Sequence[bytes], step: int, lr: float) -> None:
+    def apply(
+        self, payloads: Sequence[bytes], step: int, lr: float, samples: Sequence[int] = ()
+    ) -> None:
         self.flat.refresh()
         refuse_bad(self, payloads, self.backend.parallel_map)
         self._return_lost([f for f in self.in_flight if f.step <= step], payloads)
         if payloads:
             self.applied += 1
-            how = stepping(self.config, len(payloads), self.applied, lr)
+            weights = sample_weights(samples, len(payloads))
+            how = stepping(self.config, weights, self.applied, lr)
             self.backend.apply(self.plan, self.flat.weights, list(payloads), self.second, how)
 
     def _replaced(self, step: int) -> list[InFlight]:

@@ -136,8 +136,9 @@ def apply(
     s: Stepping,
 ) -> None:
     total = torch.zeros(plan.size, dtype=torch.float32, device=weights.device)
-    for payload in payloads:
-        add_entries(plan, total, *wire.unpack(plan, payload), 1.0)
+    for payload, weight in zip(payloads, s.weights, strict=True):
+        index, value = wire.unpack(plan, payload)
+        add_entries(plan, total, index, _same_energy(plan, value, weight), 1.0)
     total.mul_(s.share)
     rms = _inverse_rms(plan, total) if s.treatment == NORM else None
     for number, g in enumerate(plan.groups):
@@ -147,6 +148,22 @@ def apply(
         scale = None if rms is None else rms[g.first : g.first + g.count].view(-1, 1, 1)
         u = x if s.treatment == ORTHOGONAL else treat(s, x, held, scale)
         scatter(plan, weights, number, gather(plan, weights, number) * s.decay - u * s.lr)
+
+
+def _same_energy(plan: Plan, value: Floats, weight: int) -> Floats:
+    """Every chunk of a payload scaled so that its entries have the mean square of `weight`².
+
+    Amplitudes of one bit are so from the start. Else one loud payload would drown all others."""
+    if plan.bits == 1:
+        return value * np.float32(weight)
+    scaled = np.empty_like(value)
+    for g in plan.groups:
+        where = slice(g.entry, g.entry + g.count * g.k)
+        said = value[where].reshape(g.count, g.k).astype(np.float64)
+        squares = np.cumsum(said * said, axis=1)[:, -1]
+        factor = np.sqrt(g.k / np.where(squares == 0, 1.0, squares)) * weight
+        scaled[where] = (said * factor.reshape(-1, 1)).astype(np.float32).reshape(-1)
+    return scaled
 
 
 def _inverse_rms(plan: Plan, coefficients: torch.Tensor) -> torch.Tensor:

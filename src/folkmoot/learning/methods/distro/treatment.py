@@ -31,8 +31,10 @@ class Stepping(msgspec.Struct, frozen=True):
     """The scalars of one application, each exactly representable in float32."""
 
     treatment: int
+    weights: tuple[int, ...]
+    """What each payload counts, …"""
     share: float
-    """What each payload counts in the mean."""
+    """… and one divided by their sum."""
     lr: float
     decay: float
     """1 − lr · weight_decay."""
@@ -44,11 +46,12 @@ class Stepping(msgspec.Struct, frozen=True):
     eps: float
 
 
-def stepping(config: DistroConfig, payloads: int, applied: int, lr: float) -> Stepping:
-    """For the `applied`-th application (from 1) of a run."""
+def stepping(config: DistroConfig, weights: tuple[int, ...], applied: int, lr: float) -> Stepping:
+    """For the `applied`-th application (from 1) of a run, of payloads that count so much."""
     return Stepping(
         treatment=NUMBER[config.treatment],
-        share=float32(1.0 / payloads),
+        weights=weights,
+        share=float32(1.0 / sum(weights)),
         lr=float32(lr),
         decay=float32(1.0 - lr * config.weight_decay),
         beta2=float32(config.beta2),

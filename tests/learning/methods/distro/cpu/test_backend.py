@@ -1,5 +1,7 @@
 """The compiled kernels and plain torch produce the same bits, for every shape, k and treatment."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -15,6 +17,7 @@ from folkmoot.learning.methods.distro.treatment import ORTHOGONAL, SIGN, steppin
 
 SHAPES = [("a", (128, 192)), ("b", (100,)), ("c", (29, 64)), ("d", (2, 3, 48, 50)), ("e", ()),
           ("f", (7,)), ("g", (64,)), ("h", (257, 24))]  # fmt: skip
+COUNTS = [(1, 1, 1), (16, 8, 31)]
 SCALE, DECAY = float(np.float32(0.3)), float(np.float32(0.95))
 
 
@@ -55,8 +58,8 @@ def test_contributions_look_ahead_and_application_agree(k, bits, threads):
         backend.add_entries(plan, m, *flying[0], DECAY)
     assert torch.equal(*weights)
     assert torch.equal(*held)
-    for treatment in ("sign", "adam", "norm", "orthogonal"):
-        how = stepping(DistroConfig(treatment=treatment, weight_decay=0.1), 3, 3, 0.01)
+    for treatment, counts in product(("sign", "adam", "norm", "orthogonal"), COUNTS):
+        how = stepping(DistroConfig(treatment=treatment, weight_decay=0.1), counts, 3, 0.01)
         second = [torch.full((plan.size,), 0.5) if treatment == "adam" else None for _ in "ab"]
         for backend, w, v in zip((reference, cpu), weights, second, strict=True):
             backend.apply(plan, w, payloads, v, how)
@@ -84,7 +87,6 @@ def test_one_payload_of_ones_steps_by_the_learning_rate():
     payload = cpu.pack(plan, np.zeros(1, np.int32), np.array([-3.0], np.float32))
     for backend in (reference, cpu):
         weights = torch.zeros(plan.size)
-        backend.apply(
-            plan, weights, [payload] * 2, None, stepping(DistroConfig(treatment="sign"), 2, 1, 0.25)
-        )
+        how = stepping(DistroConfig(treatment="sign"), (1, 1), 1, 0.25)
+        backend.apply(plan, weights, [payload] * 2, None, how)
         assert (weights == 0.25).all()

@@ -142,8 +142,8 @@ def look_ahead(
     def work(b: Batch) -> None:
         kernels.descend(
             *b.shape, *b.where, b.g.k, b.first, b.values(coefficients),
-            no_payloads, b.layout, one, treatment, _NOTHING, _NOTHING, (one, one, one, one),
-            b.orthogonal, moved, one, np.float32(distance), LOW_BYTE,
+            no_payloads, _NOTHING, b.layout, one, treatment, _NOTHING, _NOTHING,
+            (one, one, one, one), b.orthogonal, moved, one, np.float32(distance), LOW_BYTE,
         )  # fmt: skip
 
     _in_batches(plan, work)
@@ -171,8 +171,8 @@ def apply(
     second: torch.Tensor | None,
     s: Stepping,
 ) -> None:
-    raw = _as_rows(payloads)
-    rms = _inverse_rms(plan, raw, s) if s.treatment == NORM else _NOTHING
+    raw, counts = _as_rows(payloads), np.array(s.weights, np.float32)
+    rms = _inverse_rms(plan, raw, counts, s) if s.treatment == NORM else _NOTHING
     moments = _NOTHING if second is None else second.numpy()
     moved = weights.numpy()
     scalars = tuple(np.float32(x) for x in (s.beta2, s.fresh, s.unbias, s.eps))
@@ -180,8 +180,8 @@ def apply(
     def work(b: Batch) -> None:
         kernels.descend(
             *b.shape, *b.where, b.g.k, b.first, _NOTHING,
-            raw, b.layout, np.float32(s.share), s.treatment, b.values(moments), b.chunks(rms),
-            scalars, b.orthogonal, moved, np.float32(s.decay), np.float32(s.lr), 0,
+            raw, counts, b.layout, np.float32(s.share), s.treatment, b.values(moments),
+            b.chunks(rms), scalars, b.orthogonal, moved, np.float32(s.decay), np.float32(s.lr), 0,
         )  # fmt: skip
 
     _in_batches(plan, work)
@@ -191,12 +191,14 @@ def _as_rows(payloads: list[bytes]) -> npt.NDArray[np.uint8]:
     return np.frombuffer(b"".join(payloads), np.uint8).reshape(len(payloads), -1 if payloads else 0)
 
 
-def _inverse_rms(plan: Plan, raw: npt.NDArray[np.uint8], s: Stepping) -> Floats:
+def _inverse_rms(plan: Plan, raw: npt.NDArray[np.uint8], counts: Floats, s: Stepping) -> Floats:
     squares = np.empty(len(plan.owner))
 
     def work(b: Batch) -> None:
         out = b.chunks(squares)
-        kernels.square_sums(b.g.size, b.g.k, raw, b.layout, np.float32(s.share), b.first, out)
+        kernels.square_sums(
+            b.g.size, b.g.k, raw, counts, b.layout, np.float32(s.share), b.first, out
+        )
 
     _in_batches(plan, work)
     return inverse_rms(plan, squares)

@@ -61,9 +61,9 @@ def add_entries(size: int, k: int, into: Any, index: Any, value: Any, scale: Any
 
 @compiled
 def _add_signs(
-    raw: Any, indices: int, signs: int, index_bits: int, k: int, chunk: int, total: Any
+    raw: Any, indices: int, signs: int, index_bits: int, k: int, chunk: int, weight: Any, total: Any
 ) -> None:
-    """One or minus one for each entry; signs are read sixteen at a time, indices two."""
+    """`weight` or minus that for each entry; signs are read sixteen at a time, indices two."""
     indices += chunk * k * index_bits
     inside = is_inside(raw, indices + k * index_bits)
     for first in range(0, k, 16):
@@ -73,26 +73,48 @@ def _add_signs(
             bit = indices + j * index_bits
             both = 2 * index_bits
             two = read_bits_inside(raw, bit, both) if inside else read_bits(raw, bit, both)
-            total[two & ((1 << index_bits) - 1)] += np.float32(1 - 2 * (code & 1))
-            total[two >> index_bits] += np.float32(1 - (code & 2))
+            total[two & ((1 << index_bits) - 1)] += np.float32(1 - 2 * (code & 1)) * weight
+            total[two >> index_bits] += np.float32(1 - (code & 2)) * weight
             code >>= 2
         if last % 2:
             place = read_bits(raw, indices + (last - 1) * index_bits, index_bits)
-            total[place] += np.float32(1 - 2 * (code & 1))
+            total[place] += np.float32(1 - 2 * (code & 1)) * weight
+
+
+@compiled
+def _add_amplitudes(
+    raw: Any, indices: int, amplitudes: int, index_bits: int, k: int, chunk: int, weight: Any,
+    index: Any, value: Any, total: Any,
+) -> None:  # fmt: skip
+    """One chunk of a payload with 16-bit amplitudes, with the energy of k times `weight`².
+
+    `index` and `value` have room for k entries."""
+    squares = 0.0
+    for j in range(k):
+        e = chunk * k + j
+        index[j] = read_bits(raw, indices * 8 + e * index_bits, index_bits) if index_bits else j
+        code = read_bits(raw, amplitudes * 8 + e * 16, 16)
+        value[j] = float_from_bits(np.int32(code << 16))
+        squares += np.float64(value[j]) * np.float64(value[j])
+    if squares == 0:
+        return
+    factor = np.sqrt(k / squares) * np.float64(weight)
+    for j in range(k):
+        total[index[j]] += np.float32(np.float64(value[j]) * factor)
 
 
 @compiled
 def _add_payloads(
-    payloads: Any, layout: Any, k: int, chunk: int, index: Any, value: Any, total: Any
+    payloads: Any, counts: Any, layout: Any, k: int, chunk: int, index: Any, value: Any, total: Any
 ) -> None:
     """Add what every payload says about one chunk, in the order of the payloads.
 
     Entries are first read into `index` and `value`, which have room for all, where that can be done
-    eight at a time: one and minus one sum to the same in any order."""
+    eight at a time: whole numbers sum to the same in any order."""
     silent, indices, amplitudes, bits, index_bits = layout
     known = 0
     for p in range(payloads.shape[0]):
-        raw = payloads[p]
+        raw, weight = payloads[p], counts[p]
         prefetch(raw, indices + ((chunk + 4) * k * index_bits >> 3))  # too many rows to be foreseen
         if read_bits(raw, silent * 8 + chunk, 1):
             continue
@@ -101,26 +123,31 @@ def _add_payloads(
             signs = amplitudes + (chunk * k >> 3)
             for j in range(0, k, 8):
                 unpack_entries8(raw, at + (j * 3 >> 1), signs + (j >> 3), index, value, known + j)
+            if weight != 1:
+                for e in range(known, known + k):
+                    value[e] *= weight
             known += k
             continue
         if bits == 1 and 0 < index_bits <= 12:
-            _add_signs(raw, indices * 8, amplitudes * 8, index_bits, k, chunk, total)
+            _add_signs(raw, indices * 8, amplitudes * 8, index_bits, k, chunk, weight, total)
+            continue
+        if bits == 16:
+            _add_amplitudes(
+                raw, indices, amplitudes, index_bits, k, chunk, weight, index, value, total
+            )
             continue
         for j in range(k):
             e = chunk * k + j
             place = read_bits(raw, indices * 8 + e * index_bits, index_bits) if index_bits else j
-            code = read_bits(raw, amplitudes * 8 + e * bits, bits)
-            if bits == 1:
-                total[place] += np.float32(1 - 2 * code)
-            else:
-                total[place] += float_from_bits(np.int32(code << 16))
+            code = read_bits(raw, amplitudes * 8 + e, 1)
+            total[place] += np.float32(1 - 2 * code) * weight
     for e in range(known):
         total[index[e]] += value[e]
 
 
 @compiled
 def square_sums(
-    size: int, k: int, payloads: Any, layout: Any, share: Any, first: int, out: Any
+    size: int, k: int, payloads: Any, counts: Any, layout: Any, share: Any, first: int, out: Any
 ) -> None:
     """Per chunk, the sum of squares of the payloads' mean, from the first to the last."""
     total = np.empty(size, np.float32)
@@ -128,7 +155,7 @@ def square_sums(
     index, value = np.empty(said, np.uint16), np.empty(said, np.float32)
     for chunk in range(out.size):
         total[:] = np.float32(0)
-        _add_payloads(payloads, layout, k, first + chunk, index, value, total)
+        _add_payloads(payloads, counts, layout, k, first + chunk, index, value, total)
         added = 0.0
         for i in range(size):
             mean = total[i] * share
@@ -184,11 +211,11 @@ def _step(weights: Any, at: int, u: Any, w: int, decay: Any, lr: Any, untouched:
 @compiled
 def descend(
     h: int, w: int, th: Any, tw: Any, offset: Any, stride: Any, k: int, first: int,
-    momentum: Any, payloads: Any, layout: Any, share: Any,
+    momentum: Any, payloads: Any, counts: Any, layout: Any, share: Any,
     treatment: int, second: Any, inverse_rms: Any, scalars: Any, orthogonal_scalars: Any,
     weights: Any, decay: Any, lr: Any, untouched: int,
 ) -> None:  # fmt: skip
-    """Invert momentum and payloads together, treat, and step.
+    """Invert momentum and payloads, each times what it counts, together; treat, and step.
 
     What plays no part is empty: no momentum, no payloads, no second moment."""
     size = h * w
@@ -203,7 +230,7 @@ def descend(
             copy(row(momentum, chunk, size), a)
         else:
             a[:] = np.float32(0)
-        _add_payloads(payloads, layout, k, first + chunk, index, value, a)
+        _add_payloads(payloads, counts, layout, k, first + chunk, index, value, a)
         if treatment == ORTHOGONAL:
             a, b = orthogonalise_chunk(a, b, w, h, share, orthogonal_scalars, scratch, masks)
         else:

@@ -1,0 +1,58 @@
+"""How much each payload of a round counts: by its samples, within bounds, however loud it is.
+
+Neither large values nor a large share may let one client decide for all. So
+
+- a payload weighs as much as its share of the samples, from half to twice the median share. Weights
+  are small whole numbers: sums of so many signs stay exact in float32, in any order;
+- a payload of a method that sends whole gradients, or ways gone, is scaled down to twice the median
+  norm of its round. Honest ones hardly ever are longer. DisTrO needs no such comparison: there
+  every chunk of every payload has the same energy (distro/reference.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+
+from folkmoot.learning.methods.clipping import norm
+
+EVEN = 16
+LEAST, MOST = EVEN // 2, EVEN * 2
+"""A payload of the median share weighs `EVEN`; none weighs less or more than these."""
+LONGEST = 2.0
+"""No payload counts as longer than so many times the median."""
+
+
+def sample_weights(samples: Sequence[int], payloads: int) -> tuple[int, ...]:
+    """The weight of each payload, in lowest terms; all alike where nothing is known of samples."""
+    if not samples:
+        return (1,) * payloads
+    if len(samples) != payloads:
+        raise ValueError(f"{len(samples)} shares were named for {payloads} payloads")
+    median = sorted(samples)[(len(samples) - 1) // 2]
+    weights = [min(max((2 * EVEN * s + median) // (2 * median), LEAST), MOST) for s in samples]
+    common = math.gcd(*weights)
+    return tuple(weight // common for weight in weights)
+
+
+def bounded_mean(
+    decoded: Callable[[bytes], torch.Tensor], payloads: Sequence[bytes], samples: Sequence[int]
+) -> torch.Tensor:
+    """The mean of what payloads say, each bounded and weighed; summed in the order given.
+
+    `decoded` makes a tensor of its own of a payload; each is made twice, so that not all are held
+    at once."""
+    weights = sample_weights(samples, len(payloads))
+    lengths = [norm(decoded(payload)) for payload in payloads]
+    limit = LONGEST * sorted(lengths)[(len(lengths) - 1) // 2]
+    total: torch.Tensor | None = None
+    for payload, weight, length in zip(payloads, weights, lengths, strict=True):
+        scale = weight * limit / length if length > limit else float(weight)
+        values = decoded(payload)
+        if scale != 1.0:
+            values.mul_(scale)
+        total = values if total is None else total.add_(values)
+    assert total is not None
+    return total.div_(sum(weights))

@@ -1,0 +1,100 @@
+"""Nobody decides for all: not by shouting, and not by claiming a large share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folkmoot.core.method_config import (
+    DenseConfig,
+    DiLoCoConfig,
+    DistroConfig,
+    MethodConfig,
+    SparseLoCoConfig,
+)
+from folkmoot.learning.methods.bfloat16 import from_bfloat16, to_bfloat16
+from folkmoot.learning.methods.distro import wire
+from folkmoot.learning.methods.frame import HEADER
+from folkmoot.learning.methods.influence import LEAST, MOST, sample_weights
+from learning.method_run import Client
+
+LOUD = 2.0**20
+CONFIGS: list[MethodConfig] = [
+    *(DistroConfig(k=8, bits=16, delay=0, treatment=t) for t in ("sign", "norm", "orthogonal")),
+    DenseConfig(optimizer="sgd", clip=0.0),
+    DiLoCoConfig(local_steps=2, outer_momentum=0.0),
+    SparseLoCoConfig(local_steps=2, k=4),
+]
+every_method = pytest.mark.parametrize("config", CONFIGS, ids=lambda c: type(c).__name__)
+
+
+def louder(client: Client, payload: bytes, factor: float) -> bytes:
+    """The same payload with every value times `factor`, a power of two."""
+    raw = np.frombuffer(payload, np.uint8).copy()
+
+    def scale(part: np.ndarray) -> None:
+        part[:] = to_bfloat16(from_bfloat16(part.astype(np.uint16)) * np.float32(factor))
+
+    match client.method.config:
+        case DistroConfig():
+            for at in wire.sections(client.method.plan):
+                scale(raw[at.amplitudes : at.end].view("<u2"))
+        case SparseLoCoConfig():
+            scale(raw[HEADER : client.method.wire.entries].view("<u2"))
+        case _:
+            raw[HEADER:].view("<f4")[:] *= np.float32(factor)
+    return raw.tobytes()
+
+
+def step_along(config: MethodConfig, payloads: list[bytes], samples: tuple[int, ...] = ()):
+    client = Client(0, config)
+    before = client.method.flat.weights.clone()
+    client.method.apply(payloads, 0, 1e-2, samples)
+    return client.method.flat.weights - before
+
+
+@every_method
+def test_a_payload_a_million_times_louder_counts_like_the_others(config: MethodConfig) -> None:
+    clients = [Client(n, config) for n in range(5)]
+    made = [client.contribute(0)[0] for client in clients]
+    honest = step_along(config, made)
+    shouted = step_along(config, [*made[:4], louder(clients[4], made[4], LOUD)])
+    assert shouted.norm() < 1.5 * honest.norm()
+    alike = torch.cosine_similarity(honest, shouted, dim=0)
+    assert alike > (0.99 if isinstance(config, DistroConfig) else 0.9)
+
+
+@pytest.mark.parametrize("bits", [1, 16])
+def test_in_distro_loudness_changes_no_bit(bits: int) -> None:
+    config = DistroConfig(k=8, bits=bits, delay=0)
+    clients = [Client(n, config) for n in range(3)]
+    made = [client.contribute(0)[0] for client in clients]
+    shouted = [louder(clients[0], made[0], LOUD) if bits == 16 else made[0], *made[1:]]
+    assert torch.equal(step_along(config, made), step_along(config, shouted))
+
+
+@every_method
+def test_a_payload_of_more_samples_weighs_more_and_not_without_bound(config: MethodConfig) -> None:
+    made = [Client(n, config).contribute(0)[0] for n in range(3)]
+    alike = step_along(config, made)
+    assert torch.equal(alike, step_along(config, made, (5, 5, 5)))
+    more, most = (step_along(config, made, (5, 5, n)) for n in (10, 1_000_000))
+    assert not torch.equal(alike, more)
+    assert torch.equal(more, most)
+
+
+@given(st.lists(st.integers(1, 2**40), min_size=1, max_size=50))
+def test_weights_follow_samples_within_a_factor_of_four(samples: list[int]) -> None:
+    weights = sample_weights(samples, len(samples))
+    assert max(weights) * LEAST <= min(weights) * MOST
+    pairs = sorted(zip(samples, weights, strict=True))
+    assert [w for _, w in pairs] == sorted(weights)
+    assert sum(weights) < 2**24 // max(1, len(samples))
+
+
+def test_shares_that_do_not_fit_the_payloads_are_an_error() -> None:
+    with pytest.raises(ValueError, match="2 shares were named for 3 payloads"):
+        sample_weights([1, 2], 3)
