@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: help setup demo test check format faults bench bench-peer bench-run bench-store bench-federated bench-elastic bench-job bench-learning pages clean
+.PHONY: help setup demo test check format faults bench bench-peer bench-run bench-store bench-federated bench-elastic bench-job bench-learning program pages clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
@@ -77,6 +77,9 @@ bench-job: $(VENV)/.dev ## a job: start and restart beside torchrun and Ray Trai
 bench-learning: $(VENV)/.dev ## speed of the exchange methods, then loss against bytes (an hour; resumes)
 	@$(BIN)/python benchmarks/distro_speed.py
 	@$(BIN)/python benchmarks/learning_curves.py
+
+program: $(VENV)/.dev ## build the Solana program from its source, to the same bytes everywhere
+	@$(BIN)/python -m folkmoot.authority.solana.build
 
 pages: $(VENV)/.dev ## fill diagrams and figures into the pages, from the tables and benchmarks/results
 	@$(BIN)/python scripts/pages.py
