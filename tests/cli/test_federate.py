@@ -65,6 +65,7 @@ def test_up_runs_a_federation_of_processes_to_its_end(folder: Path) -> None:
     code, said, error = run(folder, "up", "federation.toml", "-p", "mine:Mine", "-n", "2")
     assert code == 0, error
     assert "finished; the model is" in said
+    assert "round 2: a model of 2 updates" in said
     assert final(folder) == [3.0, 3.0]
 
 

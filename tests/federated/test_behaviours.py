@@ -273,12 +273,15 @@ async def test_an_unweighted_mean_makes_the_first_weights(tmp_path: Path) -> Non
         assert await w.global_of(1) == [1.5]
 
 
-async def test_updates_weigh_by_their_samples(tmp_path: Path) -> None:
+async def test_updates_weigh_by_their_samples_once_there_is_a_model(tmp_path: Path) -> None:
     async with running_federation(tmp_path, min_participants=2) as w:
         a, b = await w.join("a", "b")
         await a.deliver(1.0, samples=1)
         await b.deliver(5.0, samples=3)
-        assert await w.global_of(1) == [4.0]
+        assert await w.global_of(1) == [3.0]
+        await a.deliver(1.0, 1, samples=1)
+        await b.deliver(5.0, 1, samples=3)
+        assert await w.global_of(2) == [4.0]
 
 
 async def test_a_call_to_a_round_says_its_task_to_whom_it_concerns_and_who_asks(

@@ -145,7 +145,7 @@ def _flipped(body: bytes) -> bytes:
     [_truncated, _flipped, lambda b: b"", lambda b: b"\xff" * 64, lambda b: b + b"x"],
     ids=["truncated", "flipped", "empty", "noise", "longer"],
 )
-async def test_a_damaged_object_is_data_loss_and_may_be_sent_again(
+async def test_a_damaged_object_is_data_loss_costs_a_strike_and_may_be_sent_again(
     tmp_path: Path, damage: Any
 ) -> None:
     async with running_federation(tmp_path) as w:
@@ -155,7 +155,7 @@ async def test_a_damaged_object_is_data_loss_and_may_be_sent_again(
         body = bytes(w.bucket.get(key, 10_000))
         w.bucket.put(key, damage(body))
         assert await code_of(a.end(digest)) == Code.DATA_LOSS
-        assert w.state.strikes == {}
+        assert w.state.strikes == {a.participant_id: 1}
         await a.deliver(5.0)
         assert await w.global_of(1) == [5.0]
 
@@ -208,8 +208,9 @@ async def test_an_object_changed_after_it_was_counted_changes_nothing(tmp_path: 
 async def test_bad_metrics_never_cost_an_update(tmp_path: Path) -> None:
     async with running_federation(tmp_path, rounds=9) as w:
         (a,) = await w.join("a")
-        reports = ["", "{}", '{"loss": 0.5, "by_class": [1, 2]}']
-        refused = ["no json", "[1]", '{"a":', "[" * 5000, "null", '{"a"}']
+        reports = ["", "{}", '{"loss": null, "by_class": [1, 2], "table": [[1], [2]]}']
+        deep = '{"a": ' + "[" * 200 + "]" * 200 + "}"
+        refused = ["no json", "[1]", '{"a":', "[" * 5000, "null", deep]
         for round_, metrics in enumerate(reports + refused):
             await a.deliver(1.0, round_, metrics=metrics)
             await w.global_of(round_ + 1)

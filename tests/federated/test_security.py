@@ -92,7 +92,8 @@ async def test_a_lost_update_is_asked_for_again_after_a_restart(tmp_path: Path) 
         a, _ = await w.join("a", "b")
         await a.deliver(1.0)
         key = f"0/{a.participant_id}"
-    (tmp_path / "state/spool" / key).unlink()
+        kept = w.coordinator.store.taken(w.state.deliveries[key])
+    kept.unlink()
     (tmp_path / "state/bucket" / key).write_bytes(b"torn")
     async with running_federation(tmp_path, config) as w:
         assert w.state.deliveries == {}

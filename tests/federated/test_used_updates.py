@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 
+from folkmoot.core.federation.state import Delivery
 from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
 from folkmoot.federated.coordinator.bucket import CoordinatorBucket
 from folkmoot.federated.model_file.layout import layout_of
@@ -17,6 +18,8 @@ from folkmoot.federated.participant.bucket import (
     WeightsUnavailable,
 )
 from support.models import save_model
+
+ANNAS = Delivery("anna", 3, "d", 1)
 
 
 @pytest.fixture
@@ -39,8 +42,8 @@ def values(count, seed):
 
 def test_a_used_update_is_no_longer_an_object_of_the_bucket(bucket, store):
     ParticipantBucket(bucket).write_update(3, "anna", values(10, 1))
-    store.consume(["3/anna"])
-    store.consume(["3/anna"])  # again, as after a crash
+    store.consume([ANNAS])
+    store.consume([ANNAS])  # again, as after a crash
     assert bucket.list("3") == []
     assert not (bucket.folder / "3/anna").exists()
 
@@ -50,7 +53,7 @@ def test_a_recycled_file_holds_the_new_update_and_nothing_of_the_old(bucket, sto
     weights = ParticipantBucket(bucket)
     weights.write_update(3, "anna", values(1000, 1))
     inode = (bucket.folder / "3/anna").stat().st_ino
-    store.consume(["3/anna"])
+    store.consume([ANNAS])
     digest = weights.write_update(4, "anna", values(count, 2))
     path = bucket.folder / "4/anna"
     assert path.stat().st_ino == inode
@@ -63,7 +66,7 @@ def test_nobody_writes_over_the_file_of_another(bucket, store):
     weights = ParticipantBucket(bucket)
     weights.write_update(3, "anna", values(10, 1))
     inode = (bucket.folder / "3/anna").stat().st_ino
-    store.consume(["3/anna"])
+    store.consume([ANNAS])
     weights.write_update(4, "bert", values(10, 2))
     assert (bucket.folder / "4/bert").stat().st_ino != inode
 
@@ -75,7 +78,7 @@ def test_an_update_that_others_may_write_to_is_copied_before_it_is_judged(bucket
     shared = bucket.folder / "3/anna"
     shared.chmod(mode)
     with shared.open("r+b") as held_open:
-        taken = store.take("3/anna", 1 << 20)
+        taken = store.take(ANNAS, 1 << 20)
         held_open.seek(500)
         held_open.write(b"altered after it was checked")
     assert digest_of(shared) != digest
@@ -84,7 +87,7 @@ def test_an_update_that_others_may_write_to_is_copied_before_it_is_judged(bucket
 
 def test_an_update_that_only_we_can_write_to_is_not_copied(bucket, store):
     ParticipantBucket(bucket).write_update(3, "anna", values(1000, 1))
-    assert store.take("3/anna", 1 << 20).samefile(bucket.folder / "3/anna")
+    assert store.take(ANNAS, 1 << 20).samefile(bucket.folder / "3/anna")
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o664])
@@ -92,7 +95,7 @@ def test_an_update_that_is_too_large_is_not_taken(bucket, store, mode):
     ParticipantBucket(bucket).write_update(3, "anna", values(1000, 1))
     (bucket.folder / "3/anna").chmod(mode)
     with pytest.raises(TooLarge):
-        store.take("3/anna", 4000)
+        store.take(ANNAS, 4000)
 
 
 def test_a_link_in_place_of_an_update_is_no_object(bucket, store, tmp_path):
@@ -101,7 +104,7 @@ def test_a_link_in_place_of_an_update_is_no_object(bucket, store, tmp_path):
     (bucket.folder / "3").mkdir()
     (bucket.folder / "3/anna").symlink_to(secret)
     with pytest.raises(Missing):
-        store.take("3/anna", 1 << 20)
+        store.take(ANNAS, 1 << 20)
 
 
 def write_global(store, round_, seed):
@@ -175,6 +178,10 @@ def test_a_planted_link_is_never_written_through(bucket, store, tmp_path, link):
 def test_private_copies_of_all_rounds_that_are_over_go(bucket, store):
     for round_ in (1, 2, 3):
         ParticipantBucket(bucket).write_update(round_, "anna", values(10, round_))
-        store.take(f"{round_}/anna", 1 << 20)
+        store.take(Delivery("anna", round_, "d", 1), 1 << 20)
     store.forget_rounds(2)
-    assert [store.taken(f"{r}/anna").exists() for r in (1, 2, 3)] == [False, False, True]
+    assert [store.taken(Delivery("anna", r, "d", 1)).exists() for r in (1, 2, 3)] == [
+        False,
+        False,
+        True,
+    ]

@@ -5,6 +5,7 @@
 > 5 deliver a samples=10 contents=x round=0   `a` delivers a good update
 > 5 bad a                                     `a` delivers a bad one
 > 5 drop a,b     > 5 tick     > 5 written     > 5 lost 0/a     > 5 excuse a,b
+> 5 spoiled 0/a                               the update of `a` cannot be combined
 > heartbeat a    > start a    > show          questions change nothing
 """
 
@@ -44,6 +45,9 @@ class FederationWords(Words):
 
     def say_lost(self, key: str) -> m.Lost:
         return m.Lost((key,))
+
+    def say_spoiled(self, key: str) -> m.Spoiled:
+        return m.Spoiled((key,))
 
     def say_excuse(self, who: str) -> m.Excused:
         return m.Excused(tuple(who.split(",")), self.state.round)
@@ -90,6 +94,8 @@ class FederationWords(Words):
                 return f"{id} left: {reason}"
             case m.Selected(round, ids):
                 return f"selected for round {round}: {', '.join(ids)}"
+            case m.LeftOut(round, ids):
+                return f"round {round} goes on without {', '.join(ids)}"
             case m.Aggregate(round, keys):
                 return f"aggregate round {round}: {', '.join(keys)}"
         return super().describe(effect)

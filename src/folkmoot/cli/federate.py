@@ -181,6 +181,7 @@ async def _serve(config: Any) -> None:
         state = server.coordinator.state
         again = f", resumed in round {state.round}" if server.coordinator.resumed else ""
         typer.echo(f"{config.run_id} at {server.address}{again}; weights in {config.bucket.url}")
+        _narrate(server)
         typer.echo(f"our key is {server.coordinator.identity.public.hex()}")
         if config.secure.enabled:
             typer.echo("updates are masked: this coordinator sees only their sum")
@@ -192,6 +193,17 @@ async def _serve(config: Any) -> None:
         await server.farewell()
         last = server.coordinator.state.round
         typer.echo(f"finished; the model is {config.bucket.url}/{last}/global")
+
+
+def _narrate(server: Any) -> None:
+    """Tell on the terminal what happens."""
+    from folkmoot.federated.coordinator.console import sentence
+
+    def tell(record: Any) -> None:
+        if said := sentence(record):
+            typer.echo(f"  {said}")
+
+    server.coordinator.log.listener = tell
 
 
 async def _status(address: str, tls: Any) -> str:
@@ -219,6 +231,7 @@ async def _up(config: Any, participant: str, count: int) -> None:
 
     async with serving(config) as server:
         typer.echo(f"{config.run_id} at {server.address} with {count} participants")
+        _narrate(server)
         people = [await _spawn(server, participant, i) for i in range(count)]
         ended = asyncio.gather(*(process.wait() for process in people))
         try:

@@ -54,8 +54,11 @@ class EventLog:
         self._fd = -1
         self._torn = False  # the file may end in a part of a line
         self.missed = 0  # records that could not be written since the last one that could
+        #: Hears of every record, also where no file is written.
+        self.listener: Callable[[Record | Effect], None] = lambda record: None
 
     def write(self, record: Record | Effect) -> None:
+        self.listener(record)
         if self._path is None:
             return
         lines = self._line(record)

@@ -37,12 +37,17 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     # Share of the needed updates with which a round may close when its deadline has passed or
     # nobody is left to wait for.
     quorum: float = 1.0
-    # 0 waits for ever.
+    # With 0, deadlines follow the round itself: see straggler_time.
     round_deadline: float = 0.0
+    # With no round_deadline: once half of the updates that a round needs are there, the others get
+    # three times as long again, and so many seconds at the least; then the round goes on without
+    # them. 0 waits for ever.
+    straggler_time: float = 60.0
     # A participant is lost when it is silent for heartbeat_time + heartbeat_timeout.
     heartbeat_time: float = 10.0
     heartbeat_timeout: float = 5.0
-    # Bad updates after which a participant is expelled; 0 never expels.
+    # Bad updates after which a participant is expelled; rounds in a row without an update in time
+    # after which it has to register again. 0 does neither.
     max_strikes: int = 3
     # Above 0, rounds are asynchronous (FedBuff): a new global model is made of every `buffer`
     # updates, each at most `max_staleness` models old; or when all who are connected delivered.
@@ -70,6 +75,14 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     def expiry_ms(self) -> int:
         return round((self.heartbeat_time + self.heartbeat_timeout) * 1000)
 
+    def patience_ms(self, elapsed: int) -> int:
+        """How long the slower half of a round gets when the faster one took `elapsed`; 0: for ever.
+
+        Three times as long: a machine that is four times slower than most has a place in a round.
+        """
+        follows = self.straggler_time > 0 and not self.round_deadline and not self.asynchronous
+        return max(3 * elapsed, round(self.straggler_time * 1000)) if follows else 0
+
     def goal(self, connected: int) -> int:
         """How many good updates close a round that begins with `connected` participants."""
         if self.asynchronous:
@@ -80,17 +93,17 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         """How many are asked in order to get `goal` updates."""
         return ceil(goal * _exact(self.over_selection))
 
-    def enough(self, goal: int, quarantined: int) -> int:
+    def enough(self, goal: int, given_up: int) -> int:
         """How many good updates suffice when there is nobody left to wait for.
 
-        Whoever delivered a bad update has answered, so it is not waited for again; but a round
-        never closes below the quorum of `min_participants`.
+        Whoever delivered a bad update has answered, and who was late had its time, so neither is
+        waited for again; but a round never closes below the quorum of `min_participants`.
         """
         quorum = _exact(self.quorum)
         least = max(ceil(self.min_participants * quorum), 1)
         if self.asynchronous:
             return min(goal, least)
-        return min(goal, max(ceil(goal * quorum) - quarantined, least))
+        return min(goal, max(ceil(goal * quorum) - given_up, least))
 
     def rules(self) -> Iterator[Broken]:
         yield from self._counts()
@@ -98,8 +111,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("heartbeat_time", "heartbeat_timeout"):
             if not 0 < getattr(self, name) < 4e6:
                 yield Broken(name, "must be more than 0 and less than 4,000,000 seconds")
-        if not 0 <= self.round_deadline < 4e6:
-            yield Broken("round_deadline", "must be from 0 (none) to 4,000,000 seconds")
+        for name in ("round_deadline", "straggler_time"):
+            if not 0 <= getattr(self, name) < 4e6:
+                yield Broken(name, "must be from 0 (none) to 4,000,000 seconds")
 
     def _counts(self) -> Iterator[Broken]:
         for name, least in (("rounds", 1), ("epochs", 0), ("min_participants", 1), ("spares", 0)):

@@ -11,6 +11,11 @@ The rules, in words:
 - A selected participant that drops out, or whose update is bad, is replaced by a spare within the
   same round. What others delivered is kept. With too few left for a quorum, the coordinator goes
   back to STANDBY and takes up the same round when enough have come back.
+- An update that makes no model together with the others is bad after all: it is taken out, and the
+  round goes on without it.
+- Once half of the updates are there, the others get a time that follows from it, unless the owner
+  set a deadline. Who takes longer is left out of the round, and when that happens round after round
+  has to register again.
 - FINISHED is the end: nothing changes any more.
 
 A round takes its seed from the event that begins it. Only `TABLE` changes the phase.
@@ -186,25 +191,52 @@ def _delivered(state: State, event: m.Delivered, now: int) -> Step:
         return state, (answer,)
     delivery = Delivery(event.id, event.round, event.digest, event.samples)
     deliveries = {**state.deliveries, delivery.key: delivery}
-    return replace(state, deliveries=deliveries), (m.Counted(delivery.key, again=False),)
+    missed = {id: n for id, n in state.missed.items() if id != event.id}
+    changed = replace(state, deliveries=deliveries, missed=missed)
+    return changed, (m.Counted(delivery.key, again=False),)
 
 
 def _quarantined(state: State, event: m.Quarantined, now: int) -> Step:
     if refused := admits(state, event.id, event.round, "", 1):
         return state, (refused,)
-    strikes = state.strikes.get(event.id, 0) + 1
+    changed, effects = _struck(state, event.id)
+    selected = tuple(id for id in changed.selected if id != event.id)
+    return replace(changed, selected=selected), effects
+
+
+def _spoiled(state: State, event: m.Spoiled, now: int) -> Step:
+    bad = [state.deliveries[key].id for key in event.keys if key in state.deliveries]
+    if not bad or state.phase != Phase.ROUND or state.written is not None:
+        return state, ()
+    kept = {key: d for key, d in state.deliveries.items() if key not in event.keys}
+    selected = tuple(id for id in state.selected if id not in bad)
+    state = replace(state, deliveries=kept, closing=(), selected=selected)
+    effects: tuple[m.Effect, ...] = ()
+    for id in sorted(set(bad)):
+        state, more = _struck(state, id)
+        effects += more
+    return state, effects
+
+
+def _struck(state: State, id: str) -> Step:
+    """One more bad update of `id`, which has no further part in the round."""
+    strikes = state.strikes.get(id, 0) + 1
     changed = replace(
         state,
-        strikes=_remembered(state, {**state.strikes, event.id: strikes}),
-        selected=tuple(id for id in state.selected if id != event.id),
-        quarantined=tuple(sorted({*state.quarantined, event.id})),
+        strikes=_remembered(state, {**state.strikes, id: strikes}),
+        quarantined=tuple(sorted({*state.quarantined, id})),
     )
     if not 0 < state.rules.max_strikes <= strikes:
         return changed, ()
-    expelled = (*state.expelled, event.id)[-MAX_EXPELLED:]
-    remaining = {id: n for id, n in changed.strikes.items() if id != event.id}
-    changed = replace(_without(changed, [event.id]), expelled=expelled, strikes=remaining)
-    return changed, (m.Left(event.id, f"expelled after {strikes} bad updates"),)
+    return _expel(changed, id), (m.Left(id, f"expelled after {strikes} bad updates"),)
+
+
+def _expel(state: State, id: str) -> State:
+    return replace(
+        _without(state, [id]),
+        expelled=(*state.expelled, id)[-MAX_EXPELLED:],
+        strikes={other: n for other, n in state.strikes.items() if other != id},
+    )
 
 
 def _remembered(state: State, strikes: dict[str, int]) -> dict[str, int]:
@@ -229,6 +261,30 @@ def _excused(state: State, event: m.Excused, now: int) -> Step:
     return replace(state, selected=selected, excused=tuple(sorted({*state.excused, *late}))), ()
 
 
+def _late(state: State, event: m.Late, now: int) -> Step:
+    late = sorted(id for id in state.outstanding() if id in event.ids)
+    if state.phase != Phase.ROUND or event.round != state.round or state.closing or not late:
+        return state, ()
+    return _leave_out(state, late)
+
+
+def _leave_out(state: State, late: list[str]) -> Step:
+    """Go on without these; whoever is left out again and again loses its place."""
+    missed = {id: n for id, n in state.missed.items() if id in state.members}
+    missed |= {id: missed.get(id, 0) + 1 for id in late}
+    state = replace(
+        state,
+        selected=tuple(id for id in state.selected if id not in late),
+        late=tuple(sorted({*state.late, *late})),
+        missed=missed if state.rules.max_strikes else {},
+    )
+    effects: tuple[m.Effect, ...] = (m.LeftOut(state.round, tuple(late)),)
+    # Somebody else may want the place. Not expelled: an honest one can be slow for a while.
+    gone = [id for id in late if 0 < state.rules.max_strikes <= state.missed[id]]
+    effects += tuple(m.Left(id, "no update in time, round after round") for id in gone)
+    return _without(state, gone), effects
+
+
 def _lost(state: State, event: m.Lost, now: int) -> Step:
     kept = {key: d for key, d in state.deliveries.items() if key not in event.keys}
     if len(kept) == len(state.deliveries) and not state.excused:
@@ -240,7 +296,12 @@ def _tick(state: State, event: m.Tick, now: int) -> Step:
     at = next_tick(state, now)
     if at is None or now < at:
         return state, ()
-    return replace(state, overdue=True), ()
+    if not state.patience:
+        return replace(state, overdue=True), ()
+    # Whoever steps in for them gets as long.
+    changed = replace(state, deadline=now + state.patience)
+    late = sorted(state.outstanding())
+    return _leave_out(changed, late) if late else (changed, ())
 
 
 def _written(state: State, event: m.Written, now: int) -> Step:
@@ -254,7 +315,9 @@ _RECEIVE: dict[type, Callable[[State, Any, int], Step]] = {
     m.Dropped: _dropped,
     m.Delivered: _delivered,
     m.Quarantined: _quarantined,
+    m.Spoiled: _spoiled,
     m.Excused: _excused,
+    m.Late: _late,
     m.Lost: _lost,
     m.Tick: _tick,
     m.Written: _written,
@@ -279,7 +342,7 @@ def _settle(state: State, effects: tuple[m.Effect, ...], now: int, seed: int) ->
         if state.phase == Phase.ROUND and not state.closing:
             state, more = _top_up(state)
             effects += more
-            state, more = _close(state)
+            state, more = _close(_with_patience(state, now))
             effects += more
         edge = first(TABLE, state.phase, state)
         if edge is None:
@@ -288,9 +351,17 @@ def _settle(state: State, effects: tuple[m.Effect, ...], now: int, seed: int) ->
         effects += (m.StateChanged(before, state.phase, edge.when),)
 
 
+def _with_patience(state: State, now: int) -> State:
+    """With half of the updates there, it is known how long the others may take."""
+    if state.deadline is not None or 2 * len(state.deliveries) < state.goal:
+        return state
+    patience = state.rules.patience_ms(now - state.began)
+    return replace(state, patience=patience, deadline=now + patience) if patience else state
+
+
 def _top_up(state: State) -> Step:
     """Ask as many as the round still needs; once it is overdue, stragglers are not counted on."""
-    out = {*state.selected, *state.quarantined, *state.excused}
+    out = {*state.selected, *state.quarantined, *state.excused, *state.late}
     candidates = [id for id in state.members if id not in out]
     counted_on = 0 if state.overdue else len(state.outstanding())
     missing = state.rules.selection(state.goal) - len(state.deliveries) - counted_on
@@ -306,7 +377,7 @@ def _top_up(state: State) -> Step:
 def _close(state: State) -> Step:
     count, rules = len(state.deliveries), state.rules
     alone = not state.outstanding()
-    suffices = count >= rules.enough(state.goal, len(state.quarantined))
+    suffices = count >= rules.enough(state.goal, state.given_up)
     if count < state.goal and not (suffices and (alone or state.overdue)):
         return state, ()
     keys = tuple(d.key for d in state.ordered())
@@ -326,7 +397,7 @@ def _starved(state: State) -> bool:
     if state.closing:
         return False
     asked = len(state.deliveries) + len(state.outstanding())
-    return asked < state.rules.enough(state.goal, len(state.quarantined))
+    return asked < state.rules.enough(state.goal, state.given_up)
 
 
 def _over(state: State) -> bool:
@@ -369,6 +440,8 @@ def _enter_round(state: State, now: int, seed: int) -> State:
         phase=Phase.ROUND,
         seed=seed,
         goal=state.rules.goal(_present(state)),
+        began=now,
+        patience=0,
         deadline=now + round(wait * 1000) if wait else None,
         overdue=False,
         selected=tuple(sorted({d.id for d in state.deliveries.values()})),
@@ -383,7 +456,9 @@ def _enter_standby(state: State, now: int, seed: int) -> State:
         selected=(),
         quarantined=(),
         excused=(),
+        late=(),
         deadline=None,
+        patience=0,
         overdue=False,
     )
 
@@ -412,6 +487,7 @@ def _next(state: State) -> State:
         deliveries={key: d for key, d in state.deliveries.items() if key not in done},
         quarantined=(),
         excused=(),
+        late=(),
         closing=(),
         written=None,
     )

@@ -51,6 +51,19 @@ class Excused(Event, frozen=True, tag=True):
     round: int
 
 
+class Spoiled(Event, frozen=True, tag=True):
+    """Accepted updates turn out to make no model together with the others: they are bad."""
+
+    keys: tuple[str, ...]
+
+
+class Late(Event, frozen=True, tag=True):
+    """These took much longer than the others: the round goes on without them."""
+
+    ids: tuple[str, ...]
+    round: int
+
+
 class Lost(Event, frozen=True, tag=True):
     """Accepted updates cannot be read back: they are asked for again."""
 
@@ -64,7 +77,18 @@ class Written(Event, frozen=True, tag=True):
     digest: str
 
 
-AnyEvent = Rendezvous | Dropped | Delivered | Quarantined | Excused | Lost | Tick | Written
+AnyEvent = (
+    Rendezvous
+    | Dropped
+    | Delivered
+    | Quarantined
+    | Spoiled
+    | Excused
+    | Late
+    | Lost
+    | Tick
+    | Written
+)
 
 
 # Effects.
@@ -94,6 +118,13 @@ class Left(Effect, frozen=True, tag=True):
 
 class Selected(Effect, frozen=True, tag=True):
     """These participants are asked to train the round, besides those asked before."""
+
+    round: int
+    ids: tuple[str, ...]
+
+
+class LeftOut(Effect, frozen=True, tag=True):
+    """The round goes on without these: they took much longer than the others."""
 
     round: int
     ids: tuple[str, ...]

@@ -43,11 +43,16 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     selected: tuple[str, ...] = ()
     goal: int = 0
+    began: int = 0
     deadline: int | None = None
+    # With no deadline of the owner's: how long the slower half gets, once that is known.
+    patience: int = 0
     deliveries: dict[str, Delivery] = {}
     quarantined: tuple[str, ...] = ()
     # Not asked in this round any more, because its secure aggregation began without them.
     excused: tuple[str, ...] = ()
+    # Left out of this round: they took much longer than the others.
+    late: tuple[str, ...] = ()
     # Nobody waits for stragglers any more: the deadline has passed.
     overdue: bool = False
     # The updates that the next global model is being made of.
@@ -58,6 +63,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     history: dict[str, Delivery] = {}
     strikes: dict[str, int] = {}
     expelled: tuple[str, ...] = ()
+    # In how many rounds one after the other a participant was left out.
+    missed: dict[str, int] = {}
 
     @property
     def initial_round(self) -> bool:
@@ -79,6 +86,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         """Selected participants that are connected and have yet to deliver."""
         done = {d.id for d in self.deliveries.values() if d.round == self.round}
         return set(self.selected) & set(self.members) - done
+
+    @property
+    def given_up(self) -> int:
+        """How many of those asked no longer count for the round: bad ones and late ones."""
+        return len({*self.quarantined, *self.late})
 
     def ordered(self) -> tuple[Delivery, ...]:
         """The round's updates in the one order in which they are combined."""

@@ -51,5 +51,7 @@ class Closing:
     out: ModelSink
     #: What it will remember, with its `memory_layout`; None when that is empty.
     memory_out: ModelSink | None
-    #: 32 secret bytes that belong to this round.
+    #: 32 secret bytes that belong to this sum.
     seed: bytes
+    #: How many noisy sums were made so far, this one included; 0 where nobody counts them.
+    releases: int = 0

@@ -2,8 +2,9 @@
 
 Each value is half the sum of four Box–Muller normals drawn from a cipher's stream. The sum is
 again normal, and hides the gaps of floating point that would otherwise let one recover the noise
-from its last bits (Mironov 2012; Holohan and Braghin 2021). The same secret gives the same noise:
-a round that is repeated after a crash must not publish two noisy versions of one sum.
+from its last bits (Mironov 2012; Holohan and Braghin 2021). The same secret gives the same noise,
+and a secret belongs to one sum: repeated after a crash it is the same, and any other sum gets fresh
+noise.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 mean.
 
 Every participant weighs the same and moves the sum by `clip_norm` at most; the noise has
-`noise_multiplier` times that. The number of noisy rounds is the strategy's memory, so the ε it
-reports after each round is right after a crash too. Arrays of integers get no noise and are left
+`noise_multiplier` times that. The number of noisy sums is kept, so the ε it reports after each
+round is right after a crash too. Arrays of integers get no noise and are left
 as they were.
 
 Initial weights are averaged as they are: they come from `init_weights`, before anybody saw data.
@@ -12,6 +12,7 @@ Initial weights are averaged as they are: they come from `init_weights`, before 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,6 +37,8 @@ ROUNDS = "noisy_rounds"
 
 class Private(Strategy, frozen=True, tag="private"):
     """`delta` should be well below one over the number of participants."""
+
+    adds_noise: ClassVar[bool] = True
 
     clip_norm: float
     noise_multiplier: float
@@ -68,7 +71,8 @@ class Private(Strategy, frozen=True, tag="private"):
             write_linear(layout, *mean(closing.updates), closing.out)
         else:
             self._write(layout, closing.reference, closing)
-            spent += 1
+            # A round that was begun again with other updates has made two noisy sums.
+            spent = max(spent + 1, closing.releases)
         if closing.memory_out is not None:
             closing.memory_out.write(ROUNDS, 0, np.array([spent]))
         return {"epsilon": self.forecast(spent), "delta": self.delta, "noisy_rounds": float(spent)}

@@ -35,6 +35,10 @@ class ArraySpan(NamedTuple):
 class CombineFailed(ValueError):
     """The updates could not be combined; the message says which value was wrong and where."""
 
+    def __init__(self, reason: str, array: str = "", position: int = 0) -> None:
+        super().__init__(reason)
+        self.array, self.position = array, position
+
 
 def spans(layout: Layout, block: int = BLOCK) -> Iterator[ArraySpan]:
     for name, meta in layout.items():
@@ -53,6 +57,11 @@ def for_each_span(
 
     def drain() -> None:
         work = worker()
+        # What overflows is told by the value that it leaves: see `write_span`.
+        with np.errstate(over="ignore", invalid="ignore"):
+            take_turns(work)
+
+    def take_turns(work: Callable[[ArraySpan], None]) -> None:
         # next() on a count is one step under the interpreter's lock: a shared queue for nothing.
         while (index := next(turn)) < len(todo):
             for span in todo[index]:
@@ -75,8 +84,9 @@ def write_span(out: ModelSink, span: ArraySpan, values: Array) -> None:
     if (offset := first_not_finite(rounded)) is not None:
         raise CombineFailed(
             f"array {span.name!r} at flat position {span.start + offset} became "
-            f"{values[offset]}, which {span.meta.dtype} cannot hold; lower the learning rate "
-            "or look for an update that changed after it was checked"
+            f"{values[offset]}, which {span.meta.dtype} cannot hold",
+            span.name,
+            span.start + offset,
         )
     out.write(span.name, span.start, rounded)
 

@@ -28,6 +28,8 @@ class Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fiel
 
     #: Whether `combine` may be given one update, the mean of all: secure aggregation has no other.
     needs_only_the_mean: ClassVar[bool] = False
+    #: Whether each sum it makes spends privacy: sums are counted then.
+    adds_noise: ClassVar[bool] = False
 
     def memory_layout(self, layout: Layout) -> Layout:
         """The arrays to remember between rounds of a model with `layout`; empty for most."""

@@ -2,8 +2,9 @@
 
 - An update is taken into a private file before it is judged: a bounded download, or in a folder
   bucket a copy. A file that only we could write to is linked instead: nobody else has a hand in it,
-  and who is us could as well change the copy. What was accepted is what is counted, whatever its
-  sender does to the object afterwards.
+  and who is us could as well change the copy. The private file is named by the digest that was
+  announced, so what was judged is what is counted, whatever its sender does to the object
+  afterwards, or announces besides.
 - A global model is written whole, synced, and only then named.
 - Old rounds are pruned by policy, private copies when their round is over.
 
@@ -19,12 +20,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
+from blake3 import blake3
+
+from folkmoot.core.federation.state import Delivery
 from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
+from folkmoot.exchange.bucket.keys import checked_key
 from folkmoot.federated.model_file.file_stat import only_we_can_write, stamp
 from folkmoot.federated.model_file.hashing_writer import HashingWriter
 from folkmoot.federated.model_file.layout import Layout
 from folkmoot.federated.participant.bucket import SPARE
-from folkmoot.host.files import StagedFile
+from folkmoot.host.files import StagedFile, write_atomically
 
 READ = 1 << 20
 #: Of linux/fs.h: the target gets the source's blocks, to copy when either is written to.
@@ -42,9 +47,9 @@ class CoordinatorBucket:
 
     # Updates.
 
-    def take(self, key: str, limit: int) -> Path:
-        """A private copy of the object under `key`; raises `Missing` or `TooLarge`."""
-        path = self.taken(key)
+    def take(self, delivery: Delivery, limit: int) -> Path:
+        """A private copy of the object that was announced; raises `Missing` or `TooLarge`."""
+        key, path = checked_key(self.bucket.url, delivery.key), self.taken(delivery)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
         limit = min(limit, self.max_object)
@@ -59,27 +64,27 @@ class CoordinatorBucket:
             raise TooLarge(self.bucket.url, key, f"more than {limit} bytes") from None
         return path
 
-    def taken(self, key: str) -> Path:
-        """Where the private copy of `key` is, if it was taken."""
-        return self._spool / key
+    def taken(self, delivery: Delivery) -> Path:
+        """Where the private copy of an update is, if it was taken."""
+        return self._spool / f"{delivery.key}.{delivery.digest}"
 
     def forget_rounds(self, last: int) -> None:
         """Delete the private copies of every round up to `last`."""
         for entry in _rounds(self._spool, last):
             shutil.rmtree(entry, ignore_errors=True)
 
-    def consume(self, keys: Iterable[str]) -> None:
+    def consume(self, deliveries: Iterable[Delivery]) -> None:
         """These updates are part of a global model, and are nobody's business any more.
 
         In a folder their files are put aside for their own senders to write over: a file that is
         there already costs a fraction of a new one.
         """
-        for key in keys:
+        for delivery in deliveries:
             if self.bucket.folder is None:
-                self.bucket.delete(key)
+                self.bucket.delete(delivery.key)
                 continue
-            self.taken(key).unlink(missing_ok=True)
-            self._put_aside(self.bucket.folder / key)
+            self.taken(delivery).unlink(missing_ok=True)
+            self._put_aside(self.bucket.folder / delivery.key)
 
     def _put_aside(self, path: Path) -> None:
         spare = _spare(path)
@@ -132,6 +137,15 @@ class CoordinatorBucket:
 
     def memory_path(self, round_: int) -> Path:
         return self._folder / "memory" / str(round_)
+
+    def note_release(self, seed: bytes) -> int:
+        """Note a noisy sum before anybody can see it; how many different ones there were so far."""
+        path, name = self._folder / "releases", blake3(seed).hexdigest()
+        noted = path.read_text().split() if path.exists() else []
+        if name not in noted:
+            noted.append(name)
+            write_atomically(path, "\n".join(noted).encode())
+        return len(noted)
 
     # Pruning.
 

@@ -30,6 +30,9 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     state: str = "federation-state"
     # Bytes of the largest request that is read.
     max_message: int = 65_536
+    # Seconds that a connection may take to say what it wants, and to say nothing afterwards.
+    handshake_timeout: float = 10.0
+    idle_timeout: float = 300.0
 
     def rules(self) -> Iterator[Broken]:
         yield from _rules_to_listen(self.host, self.port)
@@ -37,6 +40,9 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             yield Broken("state", "must name a folder")
         if not 1024 <= self.max_message <= 64 << 20:
             yield Broken("max_message", "must be from 1024 to 67108864 bytes")
+        for name in ("handshake_timeout", "idle_timeout"):
+            if not 0 < getattr(self, name) < 4e6:
+                yield Broken(name, "must be more than 0 and less than 4,000,000 seconds")
 
     @property
     def address(self) -> str:
@@ -79,6 +85,9 @@ class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Name of each participant that may take part, and its public key in hex. With none, anybody
     # may take part, under its public key.
     participants: dict[str, str] = {}
+    # The most that one participant counts for, in multiples of the (lower) median of samples;
+    # 0 takes everybody's word. Of masked updates only their own sender knows the weight.
+    max_weight: float = 10.0
     # PEM files. With a client authority, participants must show a certificate of it (mutual TLS).
     tls_certificate: str = ""
     tls_key: str = ""
@@ -92,6 +101,8 @@ class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True):
                 yield Broken("participants", f"{name}: a public key is 64 hex digits, got {key!r}")
         if len(set(self.participants.values())) != len(self.participants):
             yield Broken("participants", "two names have the same key")
+        if self.max_weight and not 1 <= self.max_weight < 2**31:
+            yield Broken("max_weight", "must be 1 or more, or 0 for no limit")
         if bool(self.tls_certificate) != bool(self.tls_key):
             yield Broken("tls_certificate", "needs tls_key, and the other way round")
         if self.tls_client_authority and not self.tls_certificate:

@@ -24,13 +24,14 @@ from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.state import Delivery, State
 from folkmoot.core.liveness import Liveness
 from folkmoot.exchange.bucket import Bucket, BucketError
+from folkmoot.federated.aggregate.spans import CombineFailed
 from folkmoot.federated.coordinator import events
 from folkmoot.federated.coordinator.bucket import CoordinatorBucket
 from folkmoot.federated.coordinator.config import Federation
 from folkmoot.federated.coordinator.metrics import Meters
 from folkmoot.federated.coordinator.secure_rounds import SecureRounds
-from folkmoot.federated.coordinator.updates import combine, lost
-from folkmoot.federated.model_file.layout import layout_of
+from folkmoot.federated.coordinator.updates import combine, culprits, lost
+from folkmoot.federated.model_file.layout import BadModel, layout_of
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.host.clock import Clock, backoff, rising_clock, wall_clock
 from folkmoot.host.durable import Durable, Step
@@ -152,18 +153,24 @@ class Coordinator:
             if first:
                 self._durable.wake()
 
-    async def changed(self, id: str, patience: float) -> None:
-        """Wait until what `id` would be told may have changed, or `patience` seconds."""
+    async def changed(self, id: str, patience: float) -> bool:
+        """Wait until what `id` would be told may have changed, or `patience` seconds.
+
+        False when it asked again meanwhile: of two that wait for one participant the earlier has
+        to be answered, or they would wake each other for ever.
+        """
         if earlier := self._waiting.get(id):
             _wake(earlier)
         mine = self._waiting[id] = asyncio.get_running_loop().create_future()
         try:
             await asyncio.wait_for(mine, patience)
         except TimeoutError:
-            pass
+            return True
         finally:
-            if self._waiting.get(id) is mine:
+            latest = self._waiting.get(id) is mine
+            if latest:
                 del self._waiting[id]
+        return latest
 
     def _act(self, step: Step) -> None:
         if step.after is step.before:
@@ -228,7 +235,11 @@ class Coordinator:
             self.finished.set()
 
     async def _close(self, deliveries: list[Delivery]) -> None:
-        """Make the next global model; a failure of the disk or the bucket is tried again."""
+        """Make the next global model.
+
+        A failure of the disk or the bucket is tried again. What fails for the updates' own sake
+        would fail for ever, so it is never tried again with the same ones.
+        """
         round_ = self.state.round
         for delay in backoff(1.0, 60.0):
             started, residue = time.perf_counter(), None
@@ -243,7 +254,11 @@ class Coordinator:
                 seconds = time.perf_counter() - started
                 self.submit(m.Written(round_, done.digest))
                 break
-            except (BucketError, OSError, ValueError) as error:
+            except CombineFailed as failed:
+                if not await self._took_out(deliveries, failed):
+                    raise
+                return
+            except (BucketError, OSError, BadModel) as error:
                 self.log.write(events.AggregationFailed(round_, str(error), delay))
                 if await self._ask_again(deliveries):
                     return
@@ -251,7 +266,18 @@ class Coordinator:
         count, figures = len(deliveries), dict(done.figures)
         self.log.write(events.Aggregated(round_, count, seconds, done.digest, figures))
         self.meters.aggregation.observe(seconds)
-        await self._tidy(round_, [delivery.key for delivery in deliveries])
+        await self._tidy(round_, deliveries)
+
+    async def _took_out(self, deliveries: list[Delivery], failed: CombineFailed) -> bool:
+        """Go on without the update that spoils the model; whether there is one to blame."""
+        if self.secure.applies():
+            return False
+        bad = await self.run(culprits, self.store, self.state, deliveries, failed)
+        for key in bad:
+            delivery = self.state.deliveries[key]
+            self.log.write(events.UpdateSpoiled(delivery.id, delivery.round, str(failed)))
+        self.submit(m.Spoiled(tuple(bad)))
+        return bool(bad)
 
     async def _ask_again(self, deliveries: list[Delivery]) -> bool:
         """Give up updates that cannot be read back; whether there were any."""
@@ -260,7 +286,7 @@ class Coordinator:
             self.submit(m.Lost(tuple(gone)))
         return bool(gone)
 
-    async def _tidy(self, closed: int, used: list[str]) -> None:
+    async def _tidy(self, closed: int, used: list[Delivery]) -> None:
         """Forget what the closed round needed; what is left over does no harm."""
         try:
             async with self._tidying:
@@ -270,7 +296,7 @@ class Coordinator:
         except (BucketError, OSError) as error:
             logger.warning("round %d is closed but not tidied up: %s", closed, error)
 
-    def _tidy_files(self, closed: int, used: list[str]) -> int:
+    def _tidy_files(self, closed: int, used: list[Delivery]) -> int:
         """On a worker thread; how many objects of old rounds were pruned."""
         if not self.config.bucket.keep_updates:
             self.store.consume(used)

@@ -40,6 +40,12 @@ class AggregationFailed(OfRound, frozen=True, tag=True):
     retry_in: float
 
 
+class UpdateSpoiled(OfParticipant, frozen=True, tag=True):
+    """An update that counted makes no model together with the others, and was taken out."""
+
+    reason: str
+
+
 class UpdateRefused(OfParticipant, frozen=True, tag=True):
     """An update was not counted."""
 
@@ -51,7 +57,7 @@ class Reported(OfParticipant, frozen=True, tag=True):
 
     samples: int
     metrics: dict[str, Any]
-    history: dict[str, list[float]]
+    history: dict[str, list[float | None]]
 
 
 class ReportRefused(OfParticipant, frozen=True, tag=True):

@@ -36,6 +36,7 @@ from folkmoot.federated.secure.messages import (
     encode,
 )
 from folkmoot.federated.secure.participant_attempt import Distrust, attempt_context
+from folkmoot.host.clock import wall_clock
 from folkmoot.host.event_log import Record
 
 
@@ -61,6 +62,8 @@ class SecureRounds:
         self._state, self._submit, self._log = state, submit, log
         self._attempt: CoordinatorAttempt | None = None
         self._round, self._number = -1, 0
+        #: The attempt whose last keys are waited for with a limit.
+        self._hurried: CoordinatorAttempt | None = None
         self._changed = asyncio.Event()
 
     def applies(self) -> bool:
@@ -194,6 +197,8 @@ class SecureRounds:
             except TooFew as error:
                 self._fail(error)
                 return
+        if attempt.step == SecureStep.KEYS:
+            self._hurry(state, attempt)
         self._notify()
         if attempt.step > SecureStep.KEYS and not state.closing:
             late = tuple(id for id in state.outstanding() if id not in attempt.members)
@@ -206,8 +211,26 @@ class SecureRounds:
         if len(sent) >= state.goal:
             return True
         awaited = [id for id in state.outstanding() if id not in sent]
-        enough = state.rules.enough(state.goal, len(state.quarantined))
+        enough = state.rules.enough(state.goal, state.given_up)
         return len(sent) >= max(enough, 2) and (state.overdue or not awaited)
+
+    def _hurry(self, state: State, attempt: CoordinatorAttempt) -> None:
+        """With half of the keys there, the others get as long as for their updates."""
+        if attempt is self._hurried or 2 * len(attempt.members) < state.goal:
+            return
+        patience = state.rules.patience_ms(max(0, wall_clock() - state.began))
+        if not patience:
+            return
+        self._hurried, round_ = attempt, state.round
+
+        def late() -> None:
+            now = self._state()
+            waits = self._attempt is attempt and attempt.step == SecureStep.KEYS
+            missing = tuple(id for id in now.outstanding() if id not in attempt.members)
+            if waits and missing:
+                self._submit(m.Late(missing, round_))
+
+        asyncio.get_running_loop().call_later(patience / 1000, late)
 
     def _patience(self, attempt: CoordinatorAttempt) -> None:
         """Wait for the slowest of this step only so long."""

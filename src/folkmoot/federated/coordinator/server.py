@@ -83,6 +83,9 @@ def _options(config: Federation) -> list[tuple[str, int]]:
         ("grpc.max_metadata_size", 8192),
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),
+        # Sockets that say nothing must not keep others out. A heartbeat is not silence.
+        ("grpc.server_handshake_timeout_ms", round(config.server.handshake_timeout * 1000)),
+        ("grpc.max_connection_idle_ms", round(config.server.idle_timeout * 1000)),
     ]
 
 

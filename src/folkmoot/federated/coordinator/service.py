@@ -23,7 +23,8 @@ from folkmoot.federated import wire
 from folkmoot.federated.coordinator import events
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.secure_rounds import refusal
-from folkmoot.federated.coordinator.updates import Judgement, judge
+from folkmoot.federated.coordinator.turns import Rate, Turns
+from folkmoot.federated.coordinator.updates import Judgement, judged
 from folkmoot.federated.secure.messages import BadMessage
 from folkmoot.federated.secure.participant_attempt import Distrust
 from folkmoot.federated.signing import seal_answer, verify_request
@@ -31,6 +32,13 @@ from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.signing import SESSION_BYTES, Nonces, Unauthenticated
 
 DIGEST_BYTES = 32
+#: A second, of one participant: more than rounds of a trivial model can need.
+MOST_HEARTBEATS = 500
+#: What participants may report: numbers by name, in lists or in tables. NaN has no other way than
+#: null to travel in JSON.
+Figure = float | None
+Metrics = dict[str, Figure | list[Figure | list[Figure]]]
+History = dict[str, list[Figure]]
 Code = grpc.StatusCode
 
 # Every other refusal is FAILED_PRECONDITION.
@@ -59,6 +67,7 @@ class CoordinatorService:
         #: Set when every participant has heard FINISHED.
         self.all_told = asyncio.Event()
         self._judging: dict[str, asyncio.Task[Judgement]] = {}
+        self._turns, self._beats = Turns(), Rate(MOST_HEARTBEATS)
 
     def handler(self) -> grpc.GenericRpcHandler:
         return grpc.method_handlers_generic_handler(
@@ -118,15 +127,19 @@ class CoordinatorService:
             wire.STATE_NAME.get(request.seen_state, ""), request.seen_round, request.seen_expected
         )
         loop = asyncio.get_running_loop()
+        if self._beats.exceeded(id, loop.time()):
+            reason = f"{id} sends more than {MOST_HEARTBEATS} heartbeats a second"
+            raise RequestRefused(Code.RESOURCE_EXHAUSTED, reason)
         patience = min(request.wait_ms / 1000, self.config.rounds.heartbeat_time)
         until = loop.time() + patience
+        latest = True
         while True:
             advert = self._asked(rules.advert(self.coordinator.state, id))
             self.coordinator.heard(id)
             left = until - loop.time()
             # That our own delivery is known now is no news to the one who made it.
             news = advert[:2] != seen[:2] or (advert.expected and not seen.expected)
-            if news or left <= 0:
+            if news or left <= 0 or not latest:
                 if advert.phase == rules.Phase.FINISHED:
                     self._tell_end(id)
                 return wire.HeartbeatResponse(
@@ -135,7 +148,7 @@ class CoordinatorService:
                     expected=advert.expected,
                     task=self._task(id) if request.want_task and advert.expected else None,
                 )
-            await self.coordinator.changed(id, left)
+            latest = await self.coordinator.changed(id, left)
 
     async def StartTrainingRound(self, request: Any) -> Any:
         id = self._named(self._proven("StartTrainingRound", request))
@@ -181,9 +194,18 @@ class CoordinatorService:
         secure = self.coordinator.secure
         if secure.applies() and (reason := secure.admits(id)):
             raise RequestRefused(Code.FAILED_PRECONDITION, reason)
-        judged = await self._judge(delivery)
-        if judged.reason:
-            self._reject(delivery, judged)
+        # One at a time: what is announced meanwhile is judged when the first is, or refused.
+        async with self._turns.of(delivery.key):
+            return await self._delivered(delivery, request)
+
+    async def _delivered(self, delivery: Delivery, request: Any) -> Any:
+        fields = (delivery.id, delivery.round, delivery.digest, delivery.samples)
+        if answer := rules.admits(self.coordinator.state, *fields):
+            self._refuse((answer,))
+            return wire.EndTrainingRoundResponse(again=True)
+        judgement = await self._judge(delivery)
+        if judgement.reason:
+            self._reject(delivery, judgement)
         effects = self.coordinator.submit(m.Delivered(*fields))
         self._refuse(effects)
         again = any(isinstance(e, m.Counted) and e.again for e in effects)
@@ -306,7 +328,7 @@ class CoordinatorService:
     async def _take_and_check(self, delivery: Delivery) -> Judgement:
         c = self.coordinator
         try:
-            return await c.run(judge, c.config, c.store, c.state, delivery)
+            return await c.run(judged, c.config, c.store, c.state, delivery)
         except (BucketError, OSError) as error:
             raise unreadable(error) from None
 
@@ -323,8 +345,8 @@ class CoordinatorService:
     def _report(self, delivery: Delivery, request: Any) -> None:
         log = self.coordinator.log
         try:
-            metrics = msgspec.json.decode(request.metrics or "{}", type=dict[str, Any])
-            history = msgspec.json.decode(request.history or "{}", type=dict[str, list[float]])
+            metrics = msgspec.json.decode(request.metrics or "{}", type=Metrics)
+            history = msgspec.json.decode(request.history or "{}", type=History)
         except (msgspec.DecodeError, RecursionError) as error:
             log.write(events.ReportRefused(delivery.id, delivery.round, str(error)))
             return

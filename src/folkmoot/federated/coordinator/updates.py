@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
+from statistics import median_low
 from typing import NamedTuple
 
+import numpy as np
 from blake3 import blake3
 
 from folkmoot.core.federation.state import Delivery, State
 from folkmoot.exchange.bucket import BucketError, Missing, TooLarge
 from folkmoot.federated.aggregate import Closing, ModelUpdate
 from folkmoot.federated.aggregate.checks import bad_update
+from folkmoot.federated.aggregate.spans import CombineFailed
 from folkmoot.federated.coordinator.bucket import CoordinatorBucket
 from folkmoot.federated.coordinator.config import Federation
 from folkmoot.federated.model_file.layout import BadModel, Layout
@@ -50,7 +54,7 @@ def judge(
                 limit = base.nbytes + HEADER_ROOM
                 if config.secure.enabled:
                     limit = 8 * sum(meta.size for meta in base.layout.values()) + HEADER_ROOM
-            path = store.take(delivery.key, limit)
+            path = store.take(delivery, limit)
         except Missing:
             return Judgement(f"there is no object {delivery.key} in the bucket", missing=True)
         except TooLarge:
@@ -58,8 +62,7 @@ def judge(
         try:
             source = stack.enter_context(HashingModelFile(path))
         except BadModel as error:
-            strike = digest_of(path) == delivery.digest
-            return Judgement(f"{delivery.key} is not a model: {error}", damaged=True, strike=strike)
+            return Judgement(f"{delivery.key} is not a model: {error}", damaged=True, strike=True)
         update = _update(state, delivery, source, base)
         if base and config.secure.enabled:
             reason = bad_masked_update(update, base.layout, config.secure)
@@ -70,8 +73,19 @@ def judge(
                 f"{delivery.key} in the bucket is not what was announced: its digest is "
                 f"{source.digest()}, expected {delivery.digest}",
                 damaged=True,
+                strike=True,
             )
         return Judgement(reason, strike=bool(reason))
+
+
+def judged(
+    config: Federation, store: CoordinatorBucket, state: State, delivery: Delivery
+) -> Judgement:
+    """Judge an update; of one that is not good nothing stays behind."""
+    found = judge(config, store, state, delivery)
+    if found.reason:
+        store.taken(delivery).unlink(missing_ok=True)
+    return found
 
 
 def lost(store: CoordinatorBucket, deliveries: Sequence[Delivery]) -> list[str]:
@@ -97,11 +111,13 @@ def combine(
             reference = stack.enter_context(ModelFile(store.global_path(state.round)))
         updates = []
         for delivery in deliveries:
-            source = stack.enter_context(ModelFile(store.taken(delivery.key)))
+            source = stack.enter_context(ModelFile(store.taken(delivery)))
             base = reference
             if delivery.round != state.round:
                 base = stack.enter_context(ModelFile(store.global_path(delivery.round)))
             updates.append(_update(state, delivery, source, base))
+        if residue is None:
+            updates = weighed(updates, config.security.max_weight)
         if reference is not None and residue is not None:
             precision = config.secure.precision
             mean = UnmaskedMean(reference, updates, residue, precision)
@@ -111,13 +127,70 @@ def combine(
             updates = [u for u in updates if dict(u.source.layout) == dict(layout)]
         memory, memory_out = _memory(config, store, state, layout, stack)
         out = stack.enter_context(closing(store.new_global(state.round + 1, layout)))
-        own = blake3(state.round.to_bytes(8, "little"), key=seed).digest()
+        own = _own_seed(seed, state.round, deliveries)
+        releases = 0
+        if reference is not None and config.aggregation.adds_noise:
+            releases = store.note_release(own)
         figures = config.aggregation.combine(
-            Closing(reference, updates, memory, out, memory_out, own)
+            Closing(reference, updates, memory, out, memory_out, own, releases)
         )
         if memory_out is not None:
             memory_out.commit()
         return Made(store.publish_global(state.round + 1, out), figures)
+
+
+def _own_seed(secret: bytes, round_: int, deliveries: Sequence[Delivery]) -> bytes:
+    """32 secret bytes of this very sum: the same after a crash, fresh when it has other terms.
+
+    The same noise on two sums would cancel in their difference; two noises on one sum would average
+    out.
+    """
+    seed = blake3(round_.to_bytes(8, "little"), key=secret)
+    for delivery in deliveries:
+        seed.update(f"{delivery.key} {delivery.digest}\n".encode())
+    return bytes(seed.digest())
+
+
+def weighed(updates: list[ModelUpdate], most: float) -> list[ModelUpdate]:
+    """The updates with the samples that they count for.
+
+    First weights count all the same: nobody has trained yet, so samples are only claimed. After
+    that nobody counts for more than `most` times the lower median, which an honest half decides.
+    """
+    if all(update.base is None for update in updates):
+        return [replace(update, samples=0) for update in updates]
+    if not most:
+        return updates
+    limit = max(1, int(most * median_low(update.samples for update in updates)))
+    return [replace(update, samples=min(update.samples, limit)) for update in updates]
+
+
+def culprits(
+    store: CoordinatorBucket, state: State, deliveries: Sequence[Delivery], failed: CombineFailed
+) -> list[str]:
+    """The key of the update that moved furthest where the combination failed."""
+    with ExitStack() as stack:
+        reference = None
+        if not state.initial_round:
+            reference = stack.enter_context(ModelFile(store.global_path(state.round)))
+        moved = {}
+        for delivery in deliveries:
+            source = stack.enter_context(ModelFile(store.taken(delivery)))
+            value = _value_at(source, failed)
+            base = _value_at(reference, failed) if reference else 0.0
+            # Halves, because the distance itself may be more than a float holds.
+            moved[delivery.key] = abs(value / 2 - base / 2)
+        return [max(moved, key=lambda key: (moved[key], key))] if moved else []
+
+
+def _value_at(source: ModelFile, failed: CombineFailed) -> float:
+    # What a strategy remembers of an array has the array's name, behind a prefix.
+    name = failed.array if failed.array in source.layout else failed.array.partition("/")[2]
+    if name not in source.layout:
+        return 0.0
+    value = np.empty(1, source.layout[name].numpy)
+    source.read(name, failed.position, value)
+    return float(value[0])
 
 
 def _memory(
@@ -148,9 +221,9 @@ def _majority(updates: Sequence[ModelUpdate]) -> Layout:
 
 def _recovered(store: CoordinatorBucket, delivery: Delivery) -> bool:
     try:
-        path = store.taken(delivery.key)
+        path = store.taken(delivery)
         if path.exists() and digest_of(path) == delivery.digest:
             return True
-        return digest_of(store.take(delivery.key, store.max_object)) == delivery.digest
+        return digest_of(store.take(delivery, store.max_object)) == delivery.digest
     except (BucketError, OSError):
         return False

@@ -89,6 +89,6 @@ class FederationCoordinator(CoordinatorNode):
             return
         late = tuple(id for id in awaited if random.random() < 0.5)
         cohort = len(state.deliveries) + len(awaited) - len(late)
-        enough = max(state.rules.enough(state.goal, len(state.quarantined)), 2)
+        enough = max(state.rules.enough(state.goal, state.given_up), 2)
         if late and (cohort >= state.goal or (state.overdue and cohort >= enough)):
             self.submit(m.Excused(late, state.round))

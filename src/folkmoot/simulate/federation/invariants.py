@@ -120,7 +120,7 @@ def a_round_closes_once(audit: FederationAudit, step: FederationStep) -> Problem
 def a_round_closes_with_enough(audit: FederationAudit, step: FederationStep) -> Problems:
     after = step.after
     for close in _closes(step):
-        enough = after.rules.enough(after.goal, len(after.quarantined))
+        enough = after.rules.enough(after.goal, after.given_up)
         if len(close.keys) < enough:
             yield f"{len(close.keys)} updates of {enough}"
 
