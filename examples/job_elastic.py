@@ -19,6 +19,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from job_watch import add_where, run_here
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -26,7 +27,6 @@ from folkmoot.core.job import JobSpec
 from folkmoot.core.job import messages as m
 from folkmoot.host.event_log import LogReader, records_in
 from folkmoot.unified.api import JobBuilder
-from folkmoot.unified.jobs import run_job
 from folkmoot.unified.master import events
 
 # Examples in one step, however many workers share them.
@@ -108,14 +108,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Elastic training with a death and a return.")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--nobody-dies", action="store_true")
+    add_where(parser)
     options = parser.parse_args()
-    # The workers import this file by its name.
-    here = str(Path(__file__).resolve().parent)
-    os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.getenv("PYTHONPATH")])])
     with tempfile.TemporaryDirectory() as name:
         folder, began = Path(name), time.monotonic()
         dies_at = -1 if options.nobody_dies else STEPS // 2 + 5
-        outcome = run_job(make_job(folder, options.workers, dies_at), folder / "job")
+        job = make_job(folder, options.workers, dies_at)
+        outcome = run_here(job, folder / "job", options.ray_address)
         tell(folder / "job" / "events.jsonl")
         print(f"{outcome.reason} after {time.monotonic() - began:.1f} s")
         saved = torch.load(folder / "checkpoint", weights_only=True)

@@ -7,6 +7,7 @@ must be the same, to the last count, as one that was made of the files directly.
 
     python examples/job_pipeline.py                # a tokenizer, a sampler and the trainer die
     python examples/job_pipeline.py --files 100 --nobody-dies
+    python examples/job_pipeline.py --ray-address auto
 """
 
 import argparse
@@ -21,15 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from job_watch import add_where, deaths, run_here
 
 from folkmoot.core.job import JobSpec
-from folkmoot.host.event_log import LogReader, records_in
 from folkmoot.host.files import StagedFile
 from folkmoot.unified.api import JobBuilder, SelfLoop
 from folkmoot.unified.channel import Batch
 from folkmoot.unified.channel.intervals import Intervals
-from folkmoot.unified.jobs import run_job
-from folkmoot.unified.master import events
 
 WINDOW = 64
 
@@ -157,27 +156,18 @@ def counted_directly(files: int) -> Any:
     return counts
 
 
-def deaths(log: Path) -> list[str]:
-    """Who was killed, from the job's event log."""
-    entries = LogReader(log, records_in(events)).new()
-    ends = [entry.record for entry in entries if isinstance(entry.record, events.ActorEnded)]
-    return sorted(end.actor for end in ends if "SIGKILL" in end.how)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description="A pipeline of four roles, with deaths.")
     parser.add_argument("--files", type=int, default=40, help="modules of the standard library")
     parser.add_argument("--nobody-dies", action="store_true")
+    add_where(parser)
     options = parser.parse_args()
-    # The workers import this file by its name.
-    here = str(Path(__file__).resolve().parent)
-    os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.getenv("PYTHONPATH")])])
     with tempfile.TemporaryDirectory() as name:
         folder, began = Path(name), time.monotonic()
         job = make_job(options.files, folder, 0 if options.nobody_dies else 3)
-        outcome = run_job(job, folder / "job")
+        outcome = run_here(job, folder / "job", options.ray_address)
         counts, seen = load(folder / "model")
-        died = deaths(folder / "job" / "events.jsonl")
+        died = deaths(folder / "job")
     expected = counted_directly(options.files)
     print(f"{outcome.reason or 'finished'} after {time.monotonic() - began:.1f} s")
     print(f"killed on the way: {', '.join(died) or 'nobody'}")

@@ -1,30 +1,45 @@
 """What the examples of jobs show: the trainer's lines as it prints them, who was killed, a plot."""
 
+import argparse
 import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from folkmoot.core.job import JobSpec
+from folkmoot.core.job import messages as m
 from folkmoot.host.event_log import LogReader, records_in
 from folkmoot.unified.jobs import run_job
-from folkmoot.unified.master import events
 from folkmoot.unified.master.home import Home, Outcome
 
 # Seconds between two looks into the log.
 LOOK = 0.2
 
 
-def run_and_show(spec: JobSpec, folder: Path, actor: str = "trainer-0") -> Outcome:
-    """Run a job whose roles are in `examples`; what `actor` prints is printed here, too."""
+def add_where(parser: argparse.ArgumentParser) -> None:
+    """The option that says on which cluster the job runs, if it is to run on one."""
+    told = "of a Ray cluster that finds the examples on its PYTHONPATH; auto for the one here"
+    parser.add_argument("--ray-address", default="", help=told)
+
+
+def run_here(spec: JobSpec, folder: Path, ray_address: str = "") -> Outcome:
+    """Run a job whose roles are in `examples`: on processes, or on a cluster."""
     # The workers import the example by its name.
     here = str(Path(__file__).resolve().parent)
     os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.getenv("PYTHONPATH")])])
+    where = "ray" if ray_address else "local"
+    return run_job(spec, folder, where, ray_address, say=lambda line: print(line, flush=True))
+
+
+def run_and_show(
+    spec: JobSpec, folder: Path, actor: str = "trainer-0", ray_address: str = ""
+) -> Outcome:
+    """What `actor` prints is printed here, too."""
     over = threading.Event()
     shown = threading.Thread(target=_show, args=(Home(folder).log(actor), over))
     shown.start()
     try:
-        return run_job(spec, folder, say=lambda line: print(line, flush=True))
+        return run_here(spec, folder, ray_address)
     finally:
         over.set()
         shown.join()
@@ -43,9 +58,9 @@ def _show(log: Path, over: threading.Event) -> None:
 
 def deaths(folder: Path) -> list[str]:
     """Who was killed, from the job's event log."""
-    entries = LogReader(Home(folder).events, records_in(events)).new()
-    ends = [entry.record for entry in entries if isinstance(entry.record, events.ActorEnded)]
-    return sorted(end.actor for end in ends if "SIGKILL" in end.how)
+    entries = LogReader(Home(folder).events, records_in(m)).new()
+    causes = [entry.record for entry in entries if isinstance(entry.record, m.Blamed)]
+    return sorted(cause.actor for cause in causes if cause.kind == "died")
 
 
 def draw(

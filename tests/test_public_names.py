@@ -34,9 +34,9 @@ PUBLIC = {
         " apply create decode encode next_tick"
     ),
     "folkmoot.core.job": (
-        "TABLE Actor AnyEvent Bundle ChannelSpec Cluster Gang JobBudget JobSpec Phase Resource Role"
-        " RoleBudget RoleSpec Stage State Timeouts actor_id apply create decode encode next_tick"
-        " sub_master_id"
+        "TABLE Actor AnyEvent Backoff Bundle ChannelSpec Cluster Gang JobBudget JobSpec Phase"
+        " Resource Role RoleBudget RoleSpec Stage State Timeouts actor_id apply create decode"
+        " encode next_tick sub_master_id"
     ),
     "folkmoot.elastic": (
         "Fenced Garbage GlobalIteration IterationError RankTaken StoreEmpty StoreLost WorldMismatch"

@@ -40,7 +40,7 @@ def test_the_holder_of_the_channels_and_workers_are_killed(
         assert running.result(120).exit_code == 0
     counts, _ = pipeline.load(tmp_path / "model")
     assert (counts == pipeline.counted_directly(FILES)).all()
-    died = pipeline.deaths(tmp_path / "job" / "events.jsonl")
+    died = pipeline.deaths(tmp_path / "job")
     assert died == ["channels-0", "channels-0", "tokenizer-1", "trainer-0"]
 
 

@@ -185,6 +185,8 @@ class JobWords(Words):
                 return f"{actor} #{incarnation} suffered from {because_of}: {how}"
             case m.Recovering(actor, domain, actors):
                 return f"recover from {actor}, domain {domain}: {' '.join(actors)}"
+            case m.Delayed(actor, seconds, in_a_row):
+                return f"{actor} waits {seconds:g} s after {in_a_row} failures in a row"
             case m.Formed(role, generation, world):
                 return f"{role} forms generation {generation}: {' '.join(world)}"
         return super().describe(effect)

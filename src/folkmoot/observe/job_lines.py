@@ -37,6 +37,9 @@ def line_of(record: msgspec.Struct) -> str:
             return f"{record.actor} failed because of {record.because_of}: {record.how}"
         case m.Recovering():
             return f"started anew ({record.domain}): {', '.join(record.actors)}"
+        case m.Delayed():
+            times = f"failed {record.in_a_row} times in a row"
+            return f"{record.actor} {times}: it starts anew in {record.seconds:g} s"
         case events.ActorHangs():
             return f"{record.actor} {record.how}; it is here:\n{record.stacks}"
         case events.NodeLost():

@@ -20,6 +20,8 @@ LARGE = frozenset(
 #: What torch imports when an optimizer is made, which takes seconds: better once than in every
 #: process, and after every death.
 WITH_OPTIMIZER = "torch._dynamo"
+#: Rooms of our own that learn: they import torch.
+WITH_TORCH = frozenset({"folkmoot.client", "folkmoot.learning", "folkmoot.runs"})
 
 
 def preload(spec: JobSpec) -> tuple[str, ...]:
@@ -31,7 +33,7 @@ def preload(spec: JobSpec) -> tuple[str, ...]:
     ]
     names = {name for source in sources for name in _imports(source)}
     more = {WITH_OPTIMIZER} if any("optim" in source for source in sources) else set()
-    if any(role.elastic for role in spec.roles.values()):
+    if names & WITH_TORCH or any(role.elastic for role in spec.roles.values()):
         names.add("torch")  # the backend checks workers with it, whatever their code imports
     return tuple(sorted((names & LARGE) | (more if "torch" in names else set())))
 
@@ -65,6 +67,12 @@ def _imports(source: str) -> Iterator[str]:
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
+            yield from (_library(alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.partition(".")[0]
+            yield _library(node.module)
+
+
+def _library(module: str) -> str:
+    """The package, of ours with the room."""
+    first, *rest = module.split(".")
+    return ".".join([first, *rest[:1]]) if first == "folkmoot" else first

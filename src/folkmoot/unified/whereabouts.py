@@ -4,8 +4,14 @@ import threading
 
 #: The address at which other machines reach this one; "" where all is on one machine.
 own_host = ""
+LOOPBACK = "127.0.0.1"
 _master = ""
 _lock = threading.Lock()
+
+
+def host() -> str:
+    """Where those of the job reach what listens here."""
+    return own_host or LOOPBACK
 
 
 def announce(master: str) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from folkmoot.core.job import Stage
+from folkmoot.unified import whereabouts
 from folkmoot.unified.current import ActorInfo, CurrentWorker, JobInfo, find_worker
 from folkmoot.unified.rpc.errors import RpcError
 from folkmoot.unified.rpc.group import RoleGroup
@@ -70,6 +71,11 @@ class Worker:
     @property
     def size(self) -> int:
         return self.current.size
+
+    @property
+    def host(self) -> str:
+        """Where the others of the job reach what it listens with: a name or address to bind to."""
+        return whereabouts.host()
 
     @property
     def stopping(self) -> bool:

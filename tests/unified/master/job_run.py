@@ -1,6 +1,7 @@
-"""A job on real processes, watched through its event log."""
+"""A job on real processes, of this machine or of a Ray cluster, watched through its event log."""
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from folkmoot.core.job import JobSpec, RoleSpec
+from folkmoot.core.job import JobSpec, Resource, RoleSpec
 from folkmoot.core.job import messages as m
 from folkmoot.host.event_log import LogReader, records_in
 from folkmoot.unified.master import events
@@ -22,13 +23,18 @@ from unified.substrate.processes import PATIENCE, wait_gone
 
 E = TypeVar("E", bound=msgspec.Struct)
 ROLES = "unified.master.roles"
+# What a worker of these tests takes of a small cluster.
+SMALL = Resource(cpu=0.1)
 
 
 class JobRun:
-    def __init__(self, folder: Path, spec: JobSpec, **settings: Any) -> None:
-        self.folder = folder
+    """`ray` is the address of a cluster; without one, actors are processes of this machine."""
+
+    def __init__(self, folder: Path, spec: JobSpec, ray: str = "", **settings: Any) -> None:
+        self.folder, self.ray = folder, ray
         self.home = Home(folder / "job")
-        self.home.create(spec, Settings(**{"alone": 60.0, **settings}))
+        where = {"substrate": "ray", "ray_address": ray} if ray else {}
+        self.home.create(spec, Settings(**{"alone": 60.0, **where, **settings}))
         self.masters: list[subprocess.Popen[bytes]] = []
         self._reader = LogReader(self.home.events, records_in(m, events))
         self.happened: list[msgspec.Struct] = []
@@ -120,6 +126,8 @@ class JobRun:
         for created in self.all_of(events.ActorCreated):
             wait_gone(created.pid)
         assert not self.home.run.exists()
+        if self.ray:
+            assert not left_on_ray(self.ray, self.home.spec().name)
 
     def clean_up(self) -> None:
         for master in self.masters:
@@ -132,8 +140,16 @@ class JobRun:
             substrate.end()
 
 
+def left_on_ray(address: str, job: str) -> list[str]:
+    """Actors and placement groups of a job; asked by a process of its own, as any other driver."""
+    asked = subprocess.run(
+        [sys.executable, "-m", "support.ray_left", address, job], capture_output=True, check=True
+    )
+    return asked.stdout.decode().split()
+
+
 def role(worker: str = "Stepper", **more: Any) -> RoleSpec:
-    return RoleSpec(entry=f"{ROLES}:{worker}", **more)
+    return RoleSpec(entry=f"{ROLES}:{worker}", **{"resource": SMALL, **more})
 
 
 def on_folder(roles: dict[str, RoleSpec], folder: Path) -> dict[str, RoleSpec]:
@@ -147,9 +163,12 @@ def on_folder(roles: dict[str, RoleSpec], folder: Path) -> dict[str, RoleSpec]:
 
 
 @contextmanager
-def job_run(folder: Path, roles: dict[str, RoleSpec], **more: Any) -> Iterator[JobRun]:
+def job_run(
+    folder: Path, roles: dict[str, RoleSpec], ray: str = "", **more: Any
+) -> Iterator[JobRun]:
     """A job whose steppers write into `folder`; nothing of it outlives the block."""
-    run = JobRun(folder, JobSpec(name="test", roles=on_folder(roles, folder), **more))
+    name = f"job{secrets.token_hex(4)}"
+    run = JobRun(folder, JobSpec(name=name, roles=on_folder(roles, folder), **more), ray)
     try:
         yield run
     finally:

@@ -16,8 +16,15 @@ from unified.master.job_run import ROLES, JobRun, job_run, role
 
 STAGES = ("init", "check", "run", "stop")
 COMPONENTS = ("worker", "sub_master", "master", "nursery", "all")
+SUBSTRATES = ("local", "ray")
 # The others are for `make faults`.
-QUICK = {("init", "master"), ("check", "worker"), ("check", "nursery"), ("stop", "all")}
+QUICK = {
+    ("local", "init", "master"),
+    ("local", "check", "worker"),
+    ("local", "check", "nursery"),
+    ("local", "stop", "all"),
+    ("ray", "check", "all"),
+}
 
 
 def kill_worker(run: JobRun) -> None:
@@ -39,8 +46,9 @@ def kill_nursery(run: JobRun) -> None:
 
 
 def kill_all(run: JobRun) -> None:
-    """As a power cut would, but for the files."""
-    pids = [run.nursery(), *(run.pid(actor) for actor in ("a-0", "a-1", "a-master"))]
+    """As a power cut would, but for the files; of Ray only what is ours."""
+    pids = [] if run.ray else [run.nursery()]
+    pids += [run.pid(actor) for actor in ("a-0", "a-1", "a-master")]
     run.masters[-1].kill()
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):  # it had stopped already
@@ -57,17 +65,22 @@ KILL: dict[str, Callable[[JobRun], None]] = {
 }
 
 
+CASES = [
+    (substrate, stage, component)
+    for substrate in SUBSTRATES
+    for stage in STAGES
+    for component in COMPONENTS
+    if (substrate, component) != ("ray", "nursery")
+]
+
+
 @pytest.mark.parametrize(
-    ("stage", "component"),
-    [
-        pytest.param(
-            stage, component, marks=[] if (stage, component) in QUICK else pytest.mark.faults
-        )
-        for stage in STAGES
-        for component in COMPONENTS
-    ],
+    ("substrate", "stage", "component"),
+    [pytest.param(*case, marks=[] if case in QUICK else pytest.mark.faults) for case in CASES],
 )
-def test_whoever_is_killed_when_the_job_ends_well(folder: Path, stage: str, component: str) -> None:
+def test_whoever_is_killed_when_the_job_ends_well(
+    folder: Path, substrate: str, stage: str, component: str, request: pytest.FixtureRequest
+) -> None:
     workers = role(
         "Gated",
         total=2,
@@ -75,7 +88,8 @@ def test_whoever_is_killed_when_the_job_ends_well(folder: Path, stage: str, comp
         # A sub-master that is replaced checks again, so everybody may be asked twice.
         timeouts=Timeouts(stop=20.0),
     )
-    with job_run(folder, {"a": workers}) as run:
+    ray = request.getfixturevalue("ray_cluster") if substrate == "ray" else ""
+    with job_run(folder, {"a": workers}, ray) as run:
         for other in STAGES:
             if other != stage:
                 (folder / f"gate.{other}").touch()

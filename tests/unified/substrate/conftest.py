@@ -10,15 +10,7 @@ from folkmoot.unified.substrate import Substrate
 from folkmoot.unified.substrate.inprocess import InProcessSubstrate
 from folkmoot.unified.substrate.local import LocalSubstrate
 
-TESTS = Path(__file__).parents[2]
 Open = Callable[[], Substrate]
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a substrate may write; its processes find these tests' modules."""
-    monkeypatch.setenv("PYTHONPATH", f"{TESTS.parent / 'src'}:{TESTS}")
-    return tmp_path
 
 
 @pytest.fixture(params=["local", "inprocess"])

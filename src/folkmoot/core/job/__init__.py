@@ -1,5 +1,6 @@
 """One job of many roles: the PrimeManager's machine, pure."""
 
+from folkmoot.core.job.backoff import Backoff
 from folkmoot.core.job.config import ChannelSpec, JobBudget, JobSpec, RoleBudget, RoleSpec, Timeouts
 from folkmoot.core.job.machine import TABLE, AnyEvent, apply, create, decode, encode, next_tick
 from folkmoot.core.job.placement import Bundle, Cluster, Gang, Resource
@@ -9,6 +10,7 @@ __all__ = [
     "TABLE",
     "Actor",
     "AnyEvent",
+    "Backoff",
     "Bundle",
     "ChannelSpec",
     "Cluster",

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from folkmoot.core.config import Broken, settle_floats
+from folkmoot.core.job.backoff import Backoff
 from folkmoot.core.job.placement import Amounts, Bundle, Cluster, Gang, Resource, Strategy, add
 
 MAX_WORKERS = 65_536
@@ -110,6 +111,8 @@ class RoleSpec(msgspec.Struct, frozen=True, kw_only=True):
     # What an exception in the user's code leads to.
     on_error: Literal["restart", "fail"] = "restart"
     budget: RoleBudget = RoleBudget()
+    # How long a worker that fails again waits before it is made again.
+    backoff: Backoff = Backoff()
     timeouts: Timeouts = Timeouts()
     # The channels it takes from and gives to.
     reads: tuple[str, ...] = ()

@@ -9,6 +9,8 @@
   collateral. Who suffered from another starts anew as well, and is not charged.
 - The first death is the one that was **seen** first, whichever was told first: when one whom we
   were about to end turns out to have died before that, the blame moves to it.
+- Who fails again soon after its last failure **waits** before it is made again (`backoff`); those
+  who only suffered do not, and are ready when it comes.
 - What starts anew is the **failure domain** of the role. A process that has not begun to work is
   left alone, there is nothing to repeat; and its own end reaches nobody else. A sub-master starts
   anew alone, unless the domain is the job: its workers can go on without it for a while.
@@ -16,6 +18,7 @@
 
 from msgspec.structs import replace
 
+from folkmoot.core.job import delays
 from folkmoot.core.job import messages as m
 from folkmoot.core.job.draft import Draft
 from folkmoot.core.job.state import Actor, Failure, Kind, Phase, Stage, State
@@ -93,10 +96,12 @@ def died_before(draft: Draft, actor: Actor, how: str, at: int) -> None:
         how=how, at=at, exit_code=1,
     )  # fmt: skip
     _charge(draft, wrong, -1)
+    delays.forgive(draft, wrong.actor)
     _pardon(draft, wrong.actor)
     draft.set(blamed=tuple(right if f.number == wrong.number else f for f in draft.state.blamed))
     _charge(draft, right, 1)
     draft.say(_told(right, instead_of=wrong.actor or wrong.node))
+    delays.count(draft, right)
     _check_budgets(draft, right)
 
 
@@ -209,6 +214,7 @@ def _blame(draft: Draft, failure: Failure) -> None:
     _charge(draft, failure, 1)
     draft.say(_told(failure))
     _check_budgets(draft, failure)
+    delays.count(draft, failure)
 
 
 def _told(failure: Failure, instead_of: str = "") -> m.Blamed:
@@ -322,6 +328,7 @@ def _unblame_deaths_there(draft: Draft, node: str, at: int) -> None:
         there = failure.node == node and failure.kind in ("died", "silent") and failure.actor
         if there and 0 <= at - failure.at <= grace(draft.state):
             _charge(draft, failure, -1)
+            delays.forgive(draft, failure.actor)
             kept = tuple(f for f in draft.state.blamed if f.number != failure.number)
             draft.set(blamed=kept)
             draft.say(m.Collateral(failure.actor, failure.incarnation, failure.how, node))

@@ -90,10 +90,11 @@ def _wants_place(state: State, id: str) -> bool:
 
 
 def create(draft: Draft) -> None:
-    """Make a process for every actor that should have one."""
+    """Make a process for every actor that should have one, and need not wait for it."""
     for actor in list(draft.state.actors.values()):
         placed = actor.placed or actor.is_sub_master
-        if placed and actor.stage == Stage.INIT and not (actor.alive or actor.retired):
+        may = placed and (actor.not_before or 0) <= draft.now
+        if may and actor.stage == Stage.INIT and not (actor.alive or actor.retired):
             wait = draft.state.spec_of(actor.id).timeouts.ready
             changed = draft.actor(
                 actor.id,

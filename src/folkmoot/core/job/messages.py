@@ -266,6 +266,14 @@ class Recovering(Effect, frozen=True, tag=True):
     actors: tuple[str, ...]
 
 
+class Delayed(Effect, frozen=True, tag=True):
+    """The next process of one that failed so often, one soon after the other, waits so long."""
+
+    actor: str
+    seconds: float
+    in_a_row: int
+
+
 class Formed(Effect, frozen=True, tag=True):
     """A role's workers start together as this generation."""
 

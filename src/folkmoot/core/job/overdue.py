@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from folkmoot.core.job import failing
+from folkmoot.core.job import delays, failing
 from folkmoot.core.job import messages as m
 from folkmoot.core.job.draft import Draft
 from folkmoot.core.job.forming import enough_placed
@@ -17,6 +17,7 @@ def next_tick(state: State, now: int) -> int | None:
 def _times(state: State) -> Iterator[int]:
     yield from (a.deadline for a in state.actors.values() if a.deadline is not None)
     if state.working:
+        yield from delays.times(state)
         yield from (r.join_deadline for r in state.roles.values() if r.join_deadline)
         yield from (p.until for p in state.placing.values() if p.until is not None)
         yield from (s.at + failing.grace(state) for s in state.suspects)
@@ -31,6 +32,7 @@ def tick(draft: Draft) -> None:
             _actor_overdue(draft, draft.state.actors[actor.id])
     if not draft.state.working:
         return
+    delays.over(draft)
     while any(s.at + failing.grace(draft.state) <= now for s in draft.state.suspects):
         failing.judge(draft)
     for role in list(draft.state.roles.values()):

@@ -41,7 +41,15 @@ def _out_of_bounds(state: State, name: str, total: int) -> str:
 def _add(draft: Draft, id: str) -> None:
     """A new worker; or one that left, and goes on counting its incarnations."""
     if id in draft.state.actors:
-        draft.stage(id, Stage.INIT, "its role was scaled up", retired=False, started=0)
+        draft.stage(
+            id,
+            Stage.INIT,
+            "its role was scaled up",
+            retired=False,
+            started=0,
+            in_a_row=0,
+            not_before=None,
+        )
     else:
         draft.add(Actor(id=id))
 

@@ -78,6 +78,11 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0
     # Failures it was charged with.
     failures: int = 0
+    # Of these, those that followed soon after one another; when the last one was seen; and when its
+    # next process may be made, if that waits (milliseconds).
+    in_a_row: int = 0
+    failed_at: int = 0
+    not_before: int | None = None
     # When what is awaited from it is overdue (milliseconds), if ever.
     deadline: int | None = None
     # It leaves for good: its role was scaled down, or its budget is used up.

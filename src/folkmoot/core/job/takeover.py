@@ -5,7 +5,7 @@ was asked and not answered is asked again, since nobody knows whether it was car
 twice is the same as once. All times begin anew: nobody could be heard while there was no master.
 """
 
-from folkmoot.core.job import failing, forming
+from folkmoot.core.job import delays, failing, forming
 from folkmoot.core.job import messages as m
 from folkmoot.core.job.draft import Draft
 from folkmoot.core.job.overdue import bury
@@ -30,6 +30,7 @@ def take_over(draft: Draft, event: m.MasterRestarted) -> None:
     for role in draft.state.roles.values():
         if role.checking and draft.state.working:
             draft.say(forming.check_effect(draft, role.name))
+    delays.begin_anew(draft)
     _place_again(draft)
 
 

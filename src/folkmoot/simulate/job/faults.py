@@ -48,11 +48,15 @@ def death_after_death(world: JobWorld) -> None:
 def massacre(world: JobWorld) -> None:
     """A role dies, one shortly after the other, and their ends are told in any order."""
     world.network.latency = (5, 600)
-    for process in _some(world):
-        for host in world.nodes:
-            for other in list(host.processes.values()):
-                if other.role == process.role:
-                    world.loop.after(world.lasting(0, 500), _die, other)
+    there = [p for host in world.nodes for p in host.processes.values()]
+    # Where one's failure reaches the others, it matters who was first.
+    roles = world.audit.state.spec.roles
+    wide = [p for p in there if p.role in roles and roles[p.role].domain != "worker"]
+    if chosen := wide or there:
+        role = world.loop.random.choice(chosen).role
+        for process in there:
+            if process.role == role:
+                world.loop.after(world.lasting(0, 500), _die, process)
 
 
 def _die(process: Process) -> None:

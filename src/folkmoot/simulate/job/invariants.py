@@ -40,6 +40,18 @@ def an_actor_has_one_process(audit: JobAudit, step: JobStep) -> Problems:
             yield f"{create.actor} #{create.incarnation} is made again"
 
 
+def who_failed_again_waits(audit: JobAudit, step: JobStep) -> Problems:
+    """The process after two failures of which one soon followed the other is not made at once."""
+    for create in _all(step, m.Create):
+        id, policy = create.actor, step.after.spec_of(create.actor).backoff
+        last = audit.blamed.get((id, create.incarnation - 1))
+        before = audit.blamed.get((id, create.incarnation - 2))
+        if last is None or before is None or last - before > policy.calm * 1000:
+            continue
+        if step.now < last + policy.first * 1000:
+            yield f"{id} #{create.incarnation} is made {step.now - last} ms after its failure"
+
+
 def only_the_present_process_is_heard(audit: JobAudit, step: JobStep) -> Problems:
     """What a process says that is not the one of now, or is to go, changes nothing."""
     event = step.event
@@ -277,6 +289,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     *OF_EVERY_MACHINE,
     only_the_living_are_awaited,
     an_actor_has_one_process,
+    who_failed_again_waits,
     only_the_present_process_is_heard,
     nobody_outside_the_domain_is_touched,
     a_failure_reaches_its_domain,

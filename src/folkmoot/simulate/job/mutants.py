@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from folkmoot.core.job import failing, forming, machine, overdue, takeover
+from folkmoot.core.job import delays, failing, forming, machine, overdue, takeover
 from folkmoot.core.job import messages as m
 from folkmoot.core.job.draft import Draft
 from folkmoot.core.job.state import Actor, Phase, Stage, State
@@ -91,6 +91,10 @@ def _forget_the_stopping(draft: Draft, actor: Actor) -> None:
     draft.actor(actor.id, deadline=None)
 
 
+def _never_wait(draft: Draft, failure: Any) -> None:
+    """Who fails again and again is made again at once."""
+
+
 def _blame_again(draft: Draft, id: str) -> None:
     """The end of a process that we killed is a failure of its own."""
     actor = draft.state.actors[id]
@@ -119,5 +123,6 @@ MUTANTS: Mutants = {
     "a role does not wait for who is on the way": ((forming, "_enough", _take_whoever_is_ready),),
     "one worker is enough": ((forming, "_enough", _one_is_enough),),
     "workers start before their sub-master": ((forming, "start", _start_together),),
+    "who fails again does not wait": ((delays, "count", _never_wait),),
     "the end of a killed process is charged": ((failing, "buried", _blame_again),),
 }

@@ -3,7 +3,7 @@
 from random import Random
 
 from folkmoot.core.config import all_broken
-from folkmoot.core.job import JobBudget, JobSpec, RoleBudget, RoleSpec, Timeouts
+from folkmoot.core.job import Backoff, JobBudget, JobSpec, RoleBudget, RoleSpec, Timeouts
 from folkmoot.core.job import messages as m
 from folkmoot.simulate.audit import Crashed, Input
 from folkmoot.simulate.job.audit import JobAudit
@@ -34,6 +34,7 @@ def draw_role(random: Random, before: list[str], driver: bool) -> RoleSpec:
         failure_domain=random.choice((None, None, "worker", "role", "dependents", "job")),
         on_error=random.choice(("restart", "restart", "restart", "fail")),
         budget=RoleBudget(worker=random.choice((0, 1, 3, 20)), role=random.choice((2, 10, 40))),
+        backoff=random.choice((Backoff(), Backoff(first=0.0), Backoff(first=2.0, most=5.0))),
         timeouts=TIMES,
     )
 

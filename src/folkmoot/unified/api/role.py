@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
-from folkmoot.core.job import JobSpec, Resource, RoleBudget, RoleSpec, Timeouts
+from folkmoot.core.job import Backoff, JobSpec, Resource, RoleBudget, RoleSpec, Timeouts
 from folkmoot.core.job.config import Backend, FailureDomain
 from folkmoot.core.job.placement import Strategy
 
@@ -117,6 +117,10 @@ class RoleBuilder(Generic[B]):
     def budget(self, **failures: int) -> Self:
         """`worker=`, `role=`: how many failures are made good."""
         return self._set(budget=RoleBudget(**failures))
+
+    def backoff(self, **seconds: float) -> Self:
+        """`first=`, `most=`, `calm=`: how long one that fails again waits before it starts anew."""
+        return self._set(backoff=Backoff(**seconds))
 
     def timeouts(self, **seconds: float) -> Self:
         """`ready=`, `check=`, `start=`, `silent=`, `hang=`, `stop=`."""

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from folkmoot.authority.store.kv.tcp_server import listen
-from folkmoot.unified import whereabouts
 from folkmoot.unified.backends.elastic import rounds
-from folkmoot.unified.backends.elastic.meeting import LOOPBACK, Meeting
+from folkmoot.unified.backends.elastic.meeting import Meeting
 from folkmoot.unified.backends.elastic.rounds import Groups, Result
 from folkmoot.unified.backends.elastic.worker import CHECK, HOLD_STORE, INTRODUCE, CheckOrder
 from folkmoot.unified.rpc.call import Call
@@ -34,10 +33,6 @@ class ElasticMaster(SubMaster):
         self._port, self._url = 0, ""
         self._checks = 0
         self._nodes: dict[int, tuple[str, ...]] = {}
-
-    @property
-    def host(self) -> str:
-        return whereabouts.own_host or LOOPBACK
 
     def check_child(self, world: Sequence[str]) -> dict[str, str]:
         """Two rounds of pairs, of which the second is left out where it could tell nothing."""

@@ -8,7 +8,6 @@ import os
 
 import msgspec
 
-LOOPBACK = "127.0.0.1"
 #: What `folkmoot.elastic` reads: the store of the global iteration, and the job's name there.
 STORE, JOB = "FOLKMOOT_STORE", "FOLKMOOT_JOB"
 

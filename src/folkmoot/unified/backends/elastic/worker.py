@@ -9,8 +9,7 @@ import msgspec
 from folkmoot.authority.store.kv.tcp_server import listen
 from folkmoot.core.job import RoleSpec
 from folkmoot.core.job.state import sub_master_id
-from folkmoot.unified import whereabouts
-from folkmoot.unified.backends.elastic.meeting import LOOPBACK, Meeting, environment
+from folkmoot.unified.backends.elastic.meeting import Meeting, environment
 from folkmoot.unified.rpc.errors import WorkerDied
 from folkmoot.unified.worker import Worker
 
@@ -82,11 +81,10 @@ class ElasticWorker(Worker):
 
     def _hold_store(self) -> tuple[str, int]:
         """Where the ranks of this one's world meet; as rank 0."""
-        host = whereabouts.own_host or LOOPBACK
         if self._store is None:
-            self._store, url = listen(host, 0)
+            self._store, url = listen(self.host, 0)
             self._port = int(url.rpartition(":")[2])
-        return host, self._port
+        return self.host, self._port
 
     def _check(self, order: "CheckOrder") -> float:
         from folkmoot.unified.backends.elastic.node_check import check

@@ -1,0 +1,54 @@
+"""Who may not be made again yet, since it failed again and again (`backoff`)."""
+
+from collections.abc import Iterator
+
+from folkmoot.core.job import messages as m
+from folkmoot.core.job.draft import Draft
+from folkmoot.core.job.state import Actor, Failure, Stage, State
+
+
+def count(draft: Draft, failure: Failure) -> None:
+    """It is to blame: how long its next process waits for that."""
+    actor = draft.state.actors.get(failure.actor)
+    if actor is None:
+        return
+    policy = draft.state.spec_of(actor.id).backoff
+    soon = actor.in_a_row and failure.at - actor.failed_at <= round(policy.calm * 1000)
+    in_a_row = actor.in_a_row + 1 if soon else 1
+    seconds = policy.wait(in_a_row)
+    draft.actor(actor.id, in_a_row=in_a_row, failed_at=failure.at, not_before=draft.after(seconds))
+    if seconds and draft.state.working and not draft.state.ending:
+        draft.say(m.Delayed(actor.id, seconds, in_a_row))
+
+
+def forgive(draft: Draft, id: str) -> None:
+    """It was not to blame after all."""
+    if actor := draft.state.actors.get(id):
+        draft.actor(id, in_a_row=max(actor.in_a_row - 1, 0), not_before=None)
+
+
+def over(draft: Draft) -> None:
+    """Those whose time has come wait no longer."""
+    for actor in waiting(draft.state):
+        if actor.not_before is not None and actor.not_before <= draft.now:
+            draft.actor(actor.id, not_before=None)
+
+
+def begin_anew(draft: Draft) -> None:
+    """For a new master, whose clock may be another's: nobody waits longer than the most."""
+    for actor in waiting(draft.state):
+        most = draft.after(draft.state.spec_of(actor.id).backoff.most)
+        if actor.not_before is not None and most is not None:
+            draft.actor(actor.id, not_before=min(actor.not_before, most))
+
+
+def waiting(state: State) -> list[Actor]:
+    return [
+        actor
+        for actor in state.actors.values()
+        if actor.not_before is not None and actor.stage == Stage.INIT and not actor.alive
+    ]
+
+
+def times(state: State) -> Iterator[int]:
+    yield from (a.not_before for a in waiting(state) if a.not_before is not None)
