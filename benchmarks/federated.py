@@ -29,7 +29,10 @@ from processes import Cell, available_mb, peak_rss_mb
 SIZES = ((2, 1_000_000), (10, 1_000_000), (2, 10_000_000), (10, 10_000_000), (50, 10_000_000))
 SHOWN = {
     "folkmoot": "Folkmoot",
+    "folkmoot-tls": "Folkmoot, TLS",
+    "folkmoot-s3": "Folkmoot, S3 and TLS",
     "flower-legacy": "legacy gRPC",
+    "flower-legacy-tls": "legacy gRPC, TLS",
     "flower-ray": "Ray simulation",
     "flower-deployment": "default deployment",
 }

@@ -15,6 +15,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import s3
+
 HERE = Path(__file__).parent.resolve()
 VENV = Path("out/flower-venv").resolve()
 REQUIREMENT = "flwr[simulation]==1.41.0"
@@ -105,16 +107,45 @@ def flower_python() -> Path:
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 
 
+def run_folkmoot(job: Job, bucket: str, *tls: Path, **environment: str) -> Started:
+    """A coordinator with its journal and signatures; one process a participant."""
+    port, started = free_port(), Started(job)
+    env = {"PYTHONPATH": str(HERE.parent / "src"), **environment}
+    shape = (port, job.clients, job.params, job.rounds)
+    started.run(sys.executable, HERE / "ours/server.py", *shape, bucket, *tls, server=True, **env)
+    for _ in range(job.clients):
+        script = HERE / "ours/participant.py"
+        started.run(sys.executable, script, f"localhost:{port}", *tls[2:], **env)
+    return started
+
+
 @contextmanager
 def folkmoot(job: Job) -> Iterator[Started]:
-    """A coordinator with its journal, signatures and folder bucket; one process a participant."""
-    port, started = free_port(), Started(job)
-    path = {"PYTHONPATH": str(HERE.parent / "src")}
-    shape = (job.clients, job.params, job.rounds)
-    started.run(sys.executable, HERE / "ours/server.py", port, *shape, server=True, **path)
-    for _ in range(job.clients):
-        started.run(sys.executable, HERE / "ours/participant.py", f"127.0.0.1:{port}", **path)
-    yield started
+    """Weights in a folder that all share: one machine."""
+    yield run_folkmoot(job, "bucket")
+
+
+@contextmanager
+def folkmoot_tls(job: Job) -> Iterator[Started]:
+    """Weights over TLS and TCP, carried by the coordinator: no folder is shared."""
+    yield run_folkmoot(job, "coordinator", *certificates(job))
+
+
+@contextmanager
+def folkmoot_s3(job: Job) -> Iterator[Started]:
+    """Weights in S3, served over TLS by a SeaweedFS of this machine."""
+    with s3.serving(job.home, *certificates(job)) as (url, environment):
+        yield run_folkmoot(job, url, *certificates(job), **environment)
+
+
+def certificates(job: Job) -> tuple[Path, Path, Path]:
+    """Certificate and key of the server, and the authority to trust."""
+    folder = job.home / "tls"
+    if not folder.exists():
+        make = (sys.executable, "-m", "folkmoot", "tls", "make", "localhost", "127.0.0.1")
+        env = os.environ | {"PYTHONPATH": str(HERE.parent / "src")}
+        subprocess.run([*make, "--out", folder], check=True, env=env, stdout=subprocess.DEVNULL)
+    return folder / "server.pem", folder / "server.key", folder / "ca.pem"
 
 
 @contextmanager
@@ -125,6 +156,18 @@ def flower_legacy(job: Job) -> Iterator[Started]:
     started.run(python, HERE / "flower/legacy_server.py", address, *shape, server=True, **QUIET)
     for _ in range(job.clients):
         started.run(python, HERE / "flower/legacy_client.py", address, **QUIET)
+    yield started
+
+
+@contextmanager
+def flower_legacy_tls(job: Job) -> Iterator[Started]:
+    """The same with TLS."""
+    python, address, started = flower_python(), f"localhost:{free_port()}", Started(job)
+    shape, (cert, key, ca) = (job.clients, job.params, job.rounds), certificates(job)
+    server = (HERE / "flower/legacy_server.py", address, *shape, ca, cert, key)
+    started.run(python, *server, server=True, **QUIET)
+    for _ in range(job.clients):
+        started.run(python, HERE / "flower/legacy_client.py", address, ca, **QUIET)
     yield started
 
 
@@ -181,7 +224,10 @@ def wait_for(address: str, started: Started) -> None:
 
 ALL: dict[str, Callable[[Job], AbstractContextManager[Started]]] = {
     "folkmoot": folkmoot,
+    "folkmoot-tls": folkmoot_tls,
+    "folkmoot-s3": folkmoot_s3,
     "flower-legacy": flower_legacy,
+    "flower-legacy-tls": flower_legacy_tls,
     "flower-ray": flower_ray,
     "flower-deployment": flower_deployment,
 }

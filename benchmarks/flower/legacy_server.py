@@ -29,7 +29,11 @@ def main() -> None:
         initial_parameters=ndarrays_to_parameters([np.zeros(params, np.float32)]),
     )
     flwr.server.start_server(
-        server_address=address, config=ServerConfig(num_rounds=rounds), strategy=strategy
+        server_address=address,
+        config=ServerConfig(num_rounds=rounds),
+        strategy=strategy,
+        # The authority, our certificate and its key, where TLS is asked for.
+        certificates=tuple(Path(file).read_bytes() for file in sys.argv[5:8]) or None,
     )
     log_round_start(rounds + 1)
     os._exit(0)

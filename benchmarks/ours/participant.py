@@ -1,12 +1,14 @@
 """w + 1 with Folkmoot's SDK."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 
 from folkmoot.federated.participant.loop import join_federation
 from folkmoot.federated.participant.participant import Participant
 from folkmoot.federated.participant.policy import Policy
+from folkmoot.host.tls import ClientTls
 
 
 class PlusOne(Participant):
@@ -17,4 +19,7 @@ class PlusOne(Participant):
         return weights + 1, 10, {}
 
 
-join_federation(PlusOne(), address=sys.argv[1], run_id="bench", policy=Policy(buckets=("all",)))
+# With TLS, the authority to trust comes after the address.
+tls = ClientTls(Path(sys.argv[2])) if len(sys.argv) > 2 else None
+policy = Policy(buckets=("all",))
+join_federation(PlusOne(), address=sys.argv[1], run_id="bench", tls=tls, policy=policy)

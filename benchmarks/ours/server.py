@@ -36,6 +36,14 @@ min_participants = {clients}
 
 [server]
 port = {port}
+
+[bucket]
+url = "{bucket}"
+"""
+TLS = """
+[security]
+tls_certificate = "{}"
+tls_key = "{}"
 """
 
 
@@ -43,7 +51,8 @@ def prepare() -> Federation:
     port, clients, params, rounds = map(int, sys.argv[1:5])
     save_file({"weights": np.zeros(params, np.float32)}, "zeros.safetensors")
     config = Path("federation.toml")
-    config.write_text(TOML.format(rounds=rounds, clients=clients, port=port))
+    text = TOML.format(rounds=rounds, clients=clients, port=port, bucket=sys.argv[5])
+    config.write_text(text + (TLS.format(*sys.argv[6:8]) if len(sys.argv) > 6 else ""))
     return load_federation(config)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
@@ -14,7 +15,12 @@ import numpy as np
 import pytest
 
 from folkmoot.core.federation import Rules
-from folkmoot.federated.coordinator.config import Federation, ServerConfig, rooted
+from folkmoot.federated.coordinator.config import (
+    BESIDE_JOURNAL,
+    Federation,
+    ServerConfig,
+    rooted,
+)
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.participant.connection import Connection
@@ -70,13 +76,20 @@ class Mortal(Journal):
             die()
 
 
-def config(folder: Path, port: int, parts: int) -> Federation:
+def any_port() -> int:
+    """A life of a coordinator tells where it carries weights: it may be elsewhere each time."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def config(folder: Path, port: int, parts: int, bucket: str = BESIDE_JOURNAL) -> Federation:
     rules = Rules(rounds=ROUNDS, min_participants=parts, epochs=1, heartbeat_timeout=300.0)
-    server = ServerConfig(port=port, state="state")
-    return rooted(Federation(run_id=RUN, rounds=rules, server=server, seed="ab" * 32), folder)
+    server = ServerConfig(port=port, weights_port=any_port(), state="state")
+    made = Federation(run_id=RUN, rounds=rules, server=server, seed="ab" * 32)
+    return rooted(made, folder, bucket)
 
 
-def coordinate(folder: Path, port: int, parts: int, death: str) -> None:
+def coordinate(folder: Path, port: int, parts: int, bucket: str, death: str) -> None:
     """Run a coordinator until it has finished, or dies as told."""
     mortal = type("Doomed", (Mortal,), {"death": death})
 
@@ -84,7 +97,7 @@ def coordinate(folder: Path, port: int, parts: int, death: str) -> None:
         return Coordinator(federation, journal=mortal)
 
     async def run() -> None:
-        async with serving(config(folder, port, parts), make) as server:
+        async with serving(config(folder, port, parts, bucket), make) as server:
             await server.finished()
             await server.farewell(10.0)
 

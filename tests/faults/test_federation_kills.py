@@ -19,11 +19,15 @@ from faults.federation_processes import (
     settings,
     start,
 )
+from folkmoot.federated.coordinator.config import BESIDE_JOURNAL
 from folkmoot.federated.coordinator.server import serving
+from folkmoot.federated.names import CARRIED
 from folkmoot.federated.participant.loop import take_part
 from folkmoot.host.journal import Journal
 
 PARTS = 3
+#: A folder that all see, and weights that the coordinator carries: the same bits.
+BUCKETS = pytest.mark.parametrize("bucket", [BESIDE_JOURNAL, CARRIED], ids=["folder", "carried"])
 
 
 @pytest.fixture
@@ -56,8 +60,9 @@ async def _others(
         tasks.create_task(meanwhile())
 
 
+@BUCKETS
 async def test_the_coordinator_may_be_killed_at_every_step_of_its_journal(
-    tmp_path: Path, free_port: int, undisturbed: bytes
+    tmp_path: Path, free_port: int, undisturbed: bytes, bucket: str
 ) -> None:
     _keep_keys(tmp_path)
     deaths = 0
@@ -67,7 +72,7 @@ async def test_the_coordinator_may_be_killed_at_every_step_of_its_journal(
         nonlocal deaths
         while True:
             for death in ("beginning", "before", "torn", "after"):
-                process = start(coordinate, tmp_path, free_port, PARTS, death)
+                process = start(coordinate, tmp_path, free_port, PARTS, bucket, death)
                 await asyncio.to_thread(process.join)
                 if process.exitcode == 0:
                     return
@@ -84,14 +89,15 @@ async def test_the_coordinator_may_be_killed_at_every_step_of_its_journal(
     assert journal.epoch == deaths + 2, "every life had an epoch of its own"
 
 
+@BUCKETS
 async def test_a_participant_may_be_killed_at_every_message(
-    tmp_path: Path, undisturbed: bytes
+    tmp_path: Path, undisturbed: bytes, bucket: str
 ) -> None:
     _keep_keys(tmp_path)
     methods = ("Rendezvous", "Heartbeat", "StartTrainingRound", "EndTrainingRound")
     deaths = [(m, p) for _ in range(2) for m in methods for p in ("before", "after")]
 
-    async with serving(config(tmp_path, 0, PARTS)) as server:
+    async with serving(config(tmp_path, 0, PARTS, bucket)) as server:
         died = 0
 
         async def kill_it() -> None:

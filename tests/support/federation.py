@@ -14,7 +14,7 @@ from folkmoot.core.federation import Rules, State
 from folkmoot.core.federation import messages as m
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.federated import wire
-from folkmoot.federated.coordinator.config import Federation, ServerConfig, rooted
+from folkmoot.federated.coordinator.config import BESIDE_JOURNAL, Federation, ServerConfig, rooted
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.model_file.layout import Array
@@ -34,7 +34,7 @@ def federation_config(folder: Path, rules: dict[str, Any], **sections: Any) -> F
     sections.setdefault("server", ServerConfig(port=0, state="state"))
     sections.setdefault("seed", SEED)
     config = Federation(run_id=RUN, rounds=Rules(**{"rounds": 2, **rules}), **sections)
-    return rooted(config, folder)
+    return rooted(config, folder, BESIDE_JOURNAL)
 
 
 def identity(name: str) -> Identity:

@@ -17,6 +17,7 @@ COMMANDS = (
     "create",
     "join",
     "key",
+    "certificates",
     "control",
     "update",
     "federate",

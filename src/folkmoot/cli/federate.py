@@ -142,11 +142,11 @@ def up(
     """
     from folkmoot.cli.user_errors import user_errors
     from folkmoot.core.config import ConfigError
-    from folkmoot.federated.coordinator.config import load_federation
+    from folkmoot.federated.coordinator.config import BESIDE_JOURNAL, load_federation
     from folkmoot.host.journal import JournalError
 
     with user_errors(ConfigError, JournalError, OSError, ValueError):
-        config = load_federation(file)
+        config = load_federation(file, BESIDE_JOURNAL)
         load_participant(participant)
         run_until_interrupted(_up(config, participant, count))
 
@@ -180,7 +180,7 @@ async def _serve(config: Any) -> None:
     async with serving(config) as server:
         state = server.coordinator.state
         again = f", resumed in round {state.round}" if server.coordinator.resumed else ""
-        typer.echo(f"{config.run_id} at {server.address}{again}; weights in {config.bucket.url}")
+        typer.echo(f"{config.run_id} at {server.address}{again}; {_weights(server)}")
         _narrate(server)
         typer.echo(f"our key is {server.coordinator.identity.public.hex()}")
         if config.secure.enabled:
@@ -191,8 +191,17 @@ async def _serve(config: Any) -> None:
             typer.echo(f"metrics at http://{config.metrics.host}:{server.metrics_port}/metrics")
         await server.finished()
         await server.farewell()
-        last = server.coordinator.state.round
-        typer.echo(f"finished; the model is {config.bucket.url}/{last}/global")
+        typer.echo(f"finished; the model is {_last_model(server)}")
+
+
+def _weights(server: Any) -> str:
+    if server.coordinator.config.bucket.carried:
+        return f"it carries weights at port {server.service.weights_port}"
+    return f"weights in {server.coordinator.config.bucket.url}"
+
+
+def _last_model(server: Any) -> str:
+    return f"{server.coordinator.store.bucket.url}/{server.coordinator.state.round}/global"
 
 
 def _narrate(server: Any) -> None:
@@ -238,8 +247,7 @@ async def _up(config: Any, participant: str, count: int) -> None:
             await server.finished()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(ended), 30)
-            last = server.coordinator.state.round
-            typer.echo(f"finished; the model is {config.bucket.url}/{last}/global")
+            typer.echo(f"finished; the model is {_last_model(server)}")
         finally:
             for process in people:
                 with contextlib.suppress(ProcessLookupError):

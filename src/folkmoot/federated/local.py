@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from folkmoot.federated.coordinator.config import Federation, rooted
+from folkmoot.federated.coordinator.config import BESIDE_JOURNAL, Federation, rooted
 from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.participant.loop import Settings, take_part
@@ -20,7 +20,7 @@ async def train_federation(
 
     Relative paths in `config` are taken from `folder`. The weights are as `train_round` gets them.
     """
-    async with serving(rooted(config, Path(folder))) as server:
+    async with serving(rooted(config, Path(folder), BESIDE_JOURNAL)) as server:
         # Whoever starts it all is the owner of all.
         policy = Policy(buckets=(ALL,), coordinator=server.coordinator.identity.public.hex())
         settings = Settings(address=server.address, run_id=config.run_id, policy=policy)

@@ -7,6 +7,8 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 PUBLIC_KEY = re.compile(r"[0-9a-f]{64}")
 #: Under which a round's global model lies, beside the participants' updates.
 GLOBAL = "global"
+#: The bucket of a coordinator that carries weights itself.
+CARRIED = "coordinator"
 LONGEST_TEXT = 500
 
 

@@ -8,6 +8,7 @@ nothing after it, and the nonces of a session fit in a small window.
 import contextlib
 import os
 import secrets
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -78,13 +79,14 @@ class Identity:
 
 
 class Signer:
-    """Signs an identity's requests, each with a nonce of its own."""
+    """Signs an identity's requests, each with a nonce of its own, from whatever thread."""
 
     def __init__(self, identity: Identity) -> None:
         self.identity = identity
         # Above every nonce of an earlier process with the same key, unless the clock went back.
         self._nonce = time.time_ns() // 1000
         self._ahead = 3_600_000_000
+        self._lock = threading.Lock()
 
     def leap(self) -> None:
         """Go on with nonces an hour ahead, past those of a life in which the clock was ahead.
@@ -99,9 +101,10 @@ class Signer:
 
         `signed_bytes` gives what the signature covers, once all but the signature is there.
         """
-        self._nonce += 1
-        proof.public_key, proof.session = self.identity.public, session
-        proof.nonce, proof.signature = self._nonce, b""
+        with self._lock:
+            self._nonce += 1
+            proof.nonce = self._nonce
+        proof.public_key, proof.session, proof.signature = self.identity.public, session, b""
         proof.signature = self.identity.sign(signed_bytes())
 
 

@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 from folkmoot.core.config import ConfigError, decode
-from folkmoot.federated.coordinator.config import Federation, is_host, load_federation
+from folkmoot.federated.coordinator.config import (
+    BESIDE_JOURNAL,
+    Federation,
+    is_host,
+    load_federation,
+)
 
 SMALL = 'run_id = "x"\n[rounds]\nrounds = 3\n'
 
@@ -60,7 +65,9 @@ def test_paths_are_taken_from_the_files_own_folder(tmp_path: Path) -> None:
     file.write_text('initial_weights = "w"\n' + SMALL)
     config = load_federation(file)
     assert config.initial_weights == str(tmp_path / "w")
-    assert config.bucket.url == str(tmp_path / "federation-state" / "bucket")
+    assert config.bucket.url == "coordinator"
+    alone = load_federation(file, BESIDE_JOURNAL)
+    assert alone.bucket.url == str(tmp_path / "federation-state" / "bucket")
 
 
 @pytest.mark.parametrize(

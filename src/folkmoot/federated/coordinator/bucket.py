@@ -5,6 +5,7 @@
   and who is us could as well change the copy. The private file is named by the digest that was
   announced, so what was judged is what is counted, whatever its sender does to the object
   afterwards, or announces besides.
+- A coordinator that carries weights itself has updates in private files from the start.
 - A global model is written whole, synced, and only then named.
 - Old rounds are pruned by policy, private copies when their round is over.
 
@@ -29,6 +30,7 @@ from folkmoot.federated.model_file.file_stat import only_we_can_write, stamp
 from folkmoot.federated.model_file.hashing_writer import HashingWriter
 from folkmoot.federated.model_file.layout import Layout
 from folkmoot.federated.participant.bucket import SPARE
+from folkmoot.federated.transfer.uploads import Uploads, arrived
 from folkmoot.host.files import StagedFile, write_atomically
 
 READ = 1 << 20
@@ -37,21 +39,29 @@ FICLONE = 0x40049409
 
 
 class CoordinatorBucket:
-    def __init__(self, bucket: Bucket, folder: Path, max_object: int) -> None:
+    def __init__(
+        self, bucket: Bucket, folder: Path, max_object: int, *, carried: bool = False
+    ) -> None:
         self.bucket, self.max_object = bucket, max_object
         self._folder = folder
         self._spool = folder / "spool"
         self._spool.mkdir(parents=True, exist_ok=True)
+        #: Updates that participants send to us and not to the bucket.
+        self.uploads = Uploads(self._spool, self._spool / SPARE) if carried else None
         #: The last global model that we published ourselves.
         self._last: tuple[int, bytes] = (-1, b"")
 
     # Updates.
 
     def take(self, delivery: Delivery, limit: int) -> Path:
-        """A private copy of the object that was announced; raises `Missing` or `TooLarge`."""
+        """A private copy of what was announced; raises `Missing` or `TooLarge`."""
         key, path = checked_key(self.bucket.url, delivery.key), self.taken(delivery)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if self.uploads is not None:
+            if not path.exists():
+                raise Missing("coordinator", key, "these bytes did not arrive")
+            return path
         path.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         limit = min(limit, self.max_object)
         if self.bucket.folder is None:
             self._download(key, path, limit)
@@ -66,28 +76,40 @@ class CoordinatorBucket:
 
     def taken(self, delivery: Delivery) -> Path:
         """Where the private copy of an update is, if it was taken."""
-        return self._spool / f"{delivery.key}.{delivery.digest}"
+        return arrived(self._spool, delivery.key, delivery.digest)
 
     def forget_rounds(self, last: int) -> None:
         """Delete the private copies of every round up to `last`."""
+        if self.uploads is not None:
+            self.uploads.forget(last)
         for entry in _rounds(self._spool, last):
             shutil.rmtree(entry, ignore_errors=True)
 
-    def consume(self, deliveries: Iterable[Delivery]) -> None:
+    def consume(self, used: Iterable[Delivery]) -> None:
         """These updates are part of a global model, and are nobody's business any more.
 
         In a folder their files are put aside for their own senders to write over: a file that is
         there already costs a fraction of a new one.
         """
-        for delivery in deliveries:
-            if self.bucket.folder is None:
+        for delivery in used:
+            if self.uploads is not None:
+                self._put_aside(self.taken(delivery), self._spool / SPARE / delivery.id)
+            elif self.bucket.folder is None:
                 self.bucket.delete(delivery.key)
-                continue
-            self.taken(delivery).unlink(missing_ok=True)
-            self._put_aside(self.bucket.folder / delivery.key)
+            else:
+                self.taken(delivery).unlink(missing_ok=True)
+                path = self.bucket.folder / delivery.key
+                self._put_aside(path, _spare(path))
 
-    def _put_aside(self, path: Path) -> None:
-        spare = _spare(path)
+    def archive(self, used: Iterable[Delivery]) -> None:
+        """These updates are part of a global model, and stay with it in the bucket."""
+        if self.uploads is None or self.bucket.folder is None:
+            return  # they are there
+        for delivery in used:
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(self.taken(delivery), self.bucket.folder / delivery.key)
+
+    def _put_aside(self, path: Path, spare: Path) -> None:
         spare.parent.mkdir(exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             os.replace(path, spare)
@@ -117,7 +139,7 @@ class CoordinatorBucket:
         written.commit()
         if self.bucket.folder is None:
             self.bucket.put(f"{round_}/global", self.global_target(round_))
-        else:
+        elif self.uploads is None:
             self._last = round_, stamp(written.found)
         return digest
 
@@ -156,7 +178,7 @@ class CoordinatorBucket:
         count = 0
         for entry in _rounds(self.bucket.folder, oldest - 1):
             count += sum(1 for _ in entry.iterdir())
-            self._put_aside(entry / "global")
+            self._put_aside(entry / "global", _spare(entry / "global"))
             shutil.rmtree(entry, ignore_errors=True)
         return count
 

@@ -15,11 +15,13 @@ from folkmoot.core.config import Broken, decode
 from folkmoot.core.federation import Rules
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.strategies import AnyStrategy
-from folkmoot.federated.names import PLAIN_NAME, PUBLIC_KEY, is_participant_id
+from folkmoot.federated.names import CARRIED, PLAIN_NAME, PUBLIC_KEY, is_participant_id
 from folkmoot.federated.secure.config import SecureConfig
 from folkmoot.host.files import read_text
 
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
+#: With no url, on one machine: the folder `bucket` beside the journal.
+BESIDE_JOURNAL = ""
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +29,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str = "127.0.0.1"
     port: int = 50_061
+    # Where weights are carried, if the coordinator carries them; 0 takes the port after `port`.
+    weights_port: int = 0
     state: str = "federation-state"
     # Bytes of the largest request that is read.
     max_message: int = 65_536
@@ -36,6 +40,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def rules(self) -> Iterator[Broken]:
         yield from _rules_to_listen(self.host, self.port)
+        if not 0 <= self.weights_port <= 65_535:
+            yield Broken("weights_port", "must be from 0 (the one after port) to 65535")
         if not self.state:
             yield Broken("state", "must name a folder")
         if not 1024 <= self.max_message <= 64 << 20:
@@ -50,7 +56,11 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BucketConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the weights are. With no url: the folder `bucket` beside the journal."""
+    """Where the weights are: s3://, gs://, az://, a folder, or "coordinator", which carries them.
+
+    With no url it is the coordinator, but where everybody is on one machine the folder `bucket`
+    beside the journal.
+    """
 
     url: str = ""
     # Credentials and endpoints, as obstore names them; better left to the environment.
@@ -67,6 +77,11 @@ class BucketConfig(msgspec.Struct, frozen=True, kw_only=True):
     keep_rounds: int = 3
     # Bytes of the largest object that is read.
     max_object: int = 8 << 30
+
+    @property
+    def carried(self) -> bool:
+        """Whether the coordinator carries the weights itself."""
+        return self.url == CARRIED
 
     def rules(self) -> Iterator[Broken]:
         if not 0 <= self.keep_rounds < 2**31:
@@ -170,12 +185,12 @@ def is_host(host: str) -> bool:
         return len(host) <= 253 and not numeric and all(_LABEL.fullmatch(x) for x in labels)
 
 
-def load_federation(path: Path) -> Federation:
+def load_federation(path: Path, default_bucket: str = CARRIED) -> Federation:
     """The federation that the file at `path` describes, with its paths made absolute."""
-    return rooted(decode(read_text(path), Federation, path.name), path.parent)
+    return rooted(decode(read_text(path), Federation, path.name), path.parent, default_bucket)
 
 
-def rooted(config: Federation, folder: Path) -> Federation:
+def rooted(config: Federation, folder: Path, default_bucket: str = CARRIED) -> Federation:
     """`config` with relative paths taken from `folder`."""
 
     def at(name: str) -> str:
@@ -183,9 +198,10 @@ def rooted(config: Federation, folder: Path) -> Federation:
 
     security, bucket = config.security, config.bucket
     server = msgspec.structs.replace(config.server, state=at(config.server.state))
-    if not bucket.url or "://" not in bucket.url:
-        url = at(bucket.url) if bucket.url else str(Path(server.state) / "bucket")
-        bucket = msgspec.structs.replace(bucket, url=url)
+    url = bucket.url or default_bucket or str(Path(server.state) / "bucket")
+    if url != CARRIED and "://" not in url:
+        url = at(url)
+    bucket = msgspec.structs.replace(bucket, url=url)
     return msgspec.structs.replace(
         config,
         initial_weights=at(config.initial_weights),

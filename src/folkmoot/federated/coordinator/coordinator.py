@@ -62,8 +62,10 @@ class Coordinator:
     ) -> None:
         self.config = config
         folder = Path(config.server.state)
-        bucket = Bucket(config.bucket.url, config.bucket.options)
-        self.store = CoordinatorBucket(bucket, folder, config.bucket.max_object)
+        carried = config.bucket.carried
+        place = str(folder / "bucket") if carried else config.bucket.url
+        bucket = Bucket(place, config.bucket.options)
+        self.store = CoordinatorBucket(bucket, folder, config.bucket.max_object, carried=carried)
         self.meters = meters or Meters()
         self.liveness = Liveness(config.rounds.expiry_ms)
         self.workers = ThreadPoolExecutor(WORKERS, "folkmoot-worker")
@@ -298,7 +300,9 @@ class Coordinator:
 
     def _tidy_files(self, closed: int, used: list[Delivery]) -> int:
         """On a worker thread; how many objects of old rounds were pruned."""
-        if not self.config.bucket.keep_updates:
+        if self.config.bucket.keep_updates:
+            self.store.archive(used)
+        else:
             self.store.consume(used)
         self.store.forget_rounds(closed - self.config.rounds.max_staleness)
         self.store.memory_path(closed).unlink(missing_ok=True)

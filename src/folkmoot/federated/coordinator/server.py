@@ -12,6 +12,7 @@ from folkmoot.federated.coordinator import events
 from folkmoot.federated.coordinator.config import Federation, SecurityConfig
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.service import CoordinatorService
+from folkmoot.federated.transfer.listener import WeightsListener
 from folkmoot.host.rpc import listen, new_server
 from folkmoot.host.tls import ServerTls, server_tls
 
@@ -50,11 +51,15 @@ async def serving(
     """Run a coordinator for as long as the block runs."""
     coordinator = make(config)
     server = new_server(_options(config))
+    weights: WeightsListener | None = None
     stop_metrics: Callable[[], None] = lambda: None  # noqa: E731 - the no-op of what follows
     try:
         service = CoordinatorService(coordinator)
         server.add_generic_rpc_handlers((service.handler(),))
-        port = listen(server, config.server.address, _tls(config.security))
+        tls = _tls(config.security)
+        port = listen(server, config.server.address, tls)
+        if config.bucket.carried:
+            weights = _listen_for_weights(config, port, tls, service)
         metrics_port = None
         if config.metrics.enable:
             metrics_port, stop_metrics = coordinator.meters.serve(
@@ -62,6 +67,8 @@ async def serving(
             )
         await coordinator.start()
         await server.start()
+        if weights is not None:
+            weights.start()
         running = RunningServer(coordinator, service, port, metrics_port)
         state = coordinator.state
         coordinator.log.write(
@@ -72,8 +79,25 @@ async def serving(
         yield running
     finally:
         await server.stop(grace=0.5)
+        if weights is not None:
+            await asyncio.to_thread(weights.close)
         await coordinator.stop()
         await asyncio.to_thread(stop_metrics)
+
+
+def _listen_for_weights(
+    config: Federation, port: int, tls: ServerTls | None, service: CoordinatorService
+) -> WeightsListener:
+    """Beside the port of gRPC: the one after it, unless the owner or the system chose."""
+    chosen = config.server.weights_port or (config.server.port and port + 1)
+    context = tls.context() if tls is not None else None
+    try:
+        listener = WeightsListener(config.server.host, chosen, context, service.grant)
+    except OSError as error:
+        where = f"port {chosen} of {config.server.host}"
+        raise OSError(f"cannot carry weights at {where}: {error}; set weights_port") from None
+    service.weights_port = listener.port
+    return listener
 
 
 def _options(config: Federation) -> list[tuple[str, int]]:

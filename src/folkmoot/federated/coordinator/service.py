@@ -7,6 +7,7 @@ update; INVALID_ARGUMENT for a bad one; DATA_LOSS for a damaged one. The details
 """
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
@@ -24,10 +25,13 @@ from folkmoot.federated.coordinator import events
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.secure_rounds import refusal
 from folkmoot.federated.coordinator.turns import Rate, Turns
-from folkmoot.federated.coordinator.updates import Judgement, judged
+from folkmoot.federated.coordinator.updates import Judgement, judged, most_bytes
+from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.secure.messages import BadMessage
 from folkmoot.federated.secure.participant_attempt import Distrust
 from folkmoot.federated.signing import seal_answer, verify_request
+from folkmoot.federated.transfer.transfers import Sending, Taking, Transfer
+from folkmoot.federated.transfer.uploads import TOKEN_BYTES
 from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.signing import SESSION_BYTES, Nonces, Unauthenticated
 
@@ -68,6 +72,8 @@ class CoordinatorService:
         self.all_told = asyncio.Event()
         self._judging: dict[str, asyncio.Task[Judgement]] = {}
         self._turns, self._beats = Turns(), Rate(MOST_HEARTBEATS)
+        #: Where we carry weights, once we do.
+        self.weights_port = 0
 
     def handler(self) -> grpc.GenericRpcHandler:
         return grpc.method_handlers_generic_handler(
@@ -119,6 +125,7 @@ class CoordinatorService:
             heartbeat_ms=round(self.config.rounds.heartbeat_time * 1000),
             state=wire.STATE[self.coordinator.state.phase],
             bucket=self._bucket(),
+            weights_port=self.weights_port,
         )
 
     async def Heartbeat(self, request: Any) -> Any:
@@ -255,7 +262,53 @@ class CoordinatorService:
             epoch_base=state.epoch_base,
         )
 
+    # Weights that we carry ourselves.
+
+    async def grant(self, request: Any) -> Transfer:
+        """What a line that carries weights may do, by the same rules as the methods above."""
+        kind = request.WhichOneof("what")
+        if kind == "fetch":
+            return self._grant_fetch(request.fetch)
+        if kind == "store":
+            return await self._grant_store(request.store)
+        raise RequestRefused(Code.UNIMPLEMENTED, "this coordinator knows fetch and store")
+
+    def _grant_fetch(self, request: Any) -> Transfer:
+        id = self._named(self._proven("Fetch", request))
+        self.coordinator.heard(id)
+        task = self._asked(rules.task(self.coordinator.state, id))
+        if request.round != task.round or task.initial:
+            reason = f"there is no global model of round {request.round} to train now"
+            raise RequestRefused(Code.FAILED_PRECONDITION, reason)
+        return Sending(self.coordinator.store.global_target(task.round), request.offset)
+
+    async def _grant_store(self, request: Any) -> Transfer:
+        id, c = self._named(self._proven("Store", request)), self.coordinator
+        c.heard(id)
+        if answer := rules.admits(c.state, id, request.round, "", 1):
+            self._refuse((answer,))
+        if len(request.token) != TOKEN_BYTES:
+            raise RequestRefused(Code.INVALID_ARGUMENT, f"a token has {TOKEN_BYTES} bytes")
+        limit = await c.run(self._most_bytes, request.round)
+        if not 0 < request.size <= limit:
+            reason = f"an update of {request.size} bytes; at most {limit}"
+            raise RequestRefused(Code.INVALID_ARGUMENT, reason)
+        if c.store.uploads is None:
+            raise RequestRefused(Code.UNIMPLEMENTED, "this coordinator carries no weights")
+        key = f"{request.round}/{id}"
+        judged = {token.split()[1] for token in self._judging if token.split()[0] == key}
+        return Taking(c.store.uploads.begin(key, request.token, request.size, judged))
+
+    def _most_bytes(self, round_: int) -> int:
+        c = self.coordinator
+        if c.state.initial_round:
+            return self.config.bucket.max_object
+        with contextlib.closing(ModelFile(c.store.global_path(round_))) as base:
+            return most_bytes(self.config, base)
+
     def _bucket(self) -> str:
+        if self.config.bucket.carried:
+            return self.config.bucket.url
         told = self.config.bucket.tell and not self.config.bucket.presign
         return self.config.bucket.url if told else ""
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from pathlib import Path
 from statistics import median_low
 from typing import NamedTuple
 
@@ -46,21 +47,39 @@ def judge(
 ) -> Judgement:
     """Take an update out of the bucket and check it, in one pass over its bytes."""
     with ExitStack() as stack:
-        base = None
-        limit = config.bucket.max_object
+        base, limit = None, config.bucket.max_object
         try:
             if not state.initial_round:
                 base = stack.enter_context(ModelFile(store.global_path(delivery.round)))
-                limit = base.nbytes + HEADER_ROOM
-                if config.secure.enabled:
-                    limit = 8 * sum(meta.size for meta in base.layout.values()) + HEADER_ROOM
+                limit = most_bytes(config, base)
             path = store.take(delivery, limit)
         except Missing:
             return Judgement(f"there is no object {delivery.key} in the bucket", missing=True)
         except TooLarge:
             return Judgement(f"{delivery.key} is larger than {limit} bytes", strike=True)
+        return _judge_file(config, store, state, delivery, path, base)
+
+
+def most_bytes(config: Federation, base: ModelFile) -> int:
+    """How long an update of a model may be: masked weights have eight bytes."""
+    if config.secure.enabled:
+        return 8 * sum(meta.size for meta in base.layout.values()) + HEADER_ROOM
+    return base.nbytes + HEADER_ROOM
+
+
+def _judge_file(
+    config: Federation,
+    store: CoordinatorBucket,
+    state: State,
+    delivery: Delivery,
+    path: Path,
+    base: ModelFile | None,
+) -> Judgement:
+    # What we hashed as it arrived has its digest for a name.
+    hashed = store.uploads is not None
+    with ExitStack() as stack:
         try:
-            source = stack.enter_context(HashingModelFile(path))
+            source = stack.enter_context(ModelFile(path) if hashed else HashingModelFile(path))
         except BadModel as error:
             return Judgement(f"{delivery.key} is not a model: {error}", damaged=True, strike=True)
         update = _update(state, delivery, source, base)
@@ -68,7 +87,7 @@ def judge(
             reason = bad_masked_update(update, base.layout, config.secure)
         else:
             reason = bad_update(update, base.layout if base else None)
-        if source.digest() != delivery.digest:
+        if isinstance(source, HashingModelFile) and source.digest() != delivery.digest:
             return Judgement(
                 f"{delivery.key} in the bucket is not what was announced: its digest is "
                 f"{source.digest()}, expected {delivery.digest}",

@@ -33,7 +33,7 @@ class ModelWriter:
         self.path, self.layout = Path(path), dict(layout)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.staging = _staging(self.path)
-        self._fd = _reopened(recycle, self.staging) if recycle is not None else -1
+        self._fd = reopened(recycle, self.staging) if recycle is not None else -1
         if self._fd < 0:
             self.staging = _staging(self.path)
             new = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -106,7 +106,7 @@ def _staging(path: Path) -> Path:
     return path.with_name(f"{path.name}#{secrets.randbits(48)}")
 
 
-def _reopened(spare: Path, name: Path) -> int:
+def reopened(spare: Path, name: Path) -> int:
     """`spare` under its new `name`, if it is a file that only we can have written; else -1.
 
     Who may write into the folder could have put anything there: a link to one of our other files,

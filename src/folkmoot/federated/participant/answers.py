@@ -8,7 +8,7 @@ sentence. docs/federation.md has the list of them all.
 from typing import Any, NamedTuple
 
 from folkmoot.federated import wire
-from folkmoot.federated.names import is_participant_id, plain_text
+from folkmoot.federated.names import CARRIED, is_participant_id, plain_text
 from folkmoot.host.signing import SESSION_BYTES
 
 DIGEST_BYTES = 32
@@ -35,6 +35,8 @@ class Welcome(NamedTuple):
     session: bytes
     heartbeat: float
     bucket: str
+    #: Of the coordinator's own host: where it carries weights, if it does.
+    weights_port: int
 
 
 def welcome(answer: Any, own_key: bytes, known_as: str) -> Welcome:
@@ -46,10 +48,13 @@ def welcome(answer: Any, own_key: bytes, known_as: str) -> Welcome:
     require(len(answer.session) == SESSION_BYTES, f"a session has {SESSION_BYTES} bytes")
     require(answer.reply in (wire.ACCEPT, wire.LATER), f"reply {answer.reply} is unknown")
     require(answer.bucket.isprintable(), "the bucket's name cannot be shown")
+    carries = answer.bucket == CARRIED
+    require(carries <= (0 < answer.weights_port < 65_536), "no port for the weights it carries")
     heartbeat = min(max(answer.heartbeat_ms / 1000, SHORTEST), LONGEST)
     finished = _state(answer.state) == "FINISHED"
     accepted = answer.reply == wire.ACCEPT
-    return Welcome(accepted, finished, id, answer.session, heartbeat, answer.bucket)
+    place = (answer.bucket, answer.weights_port)
+    return Welcome(accepted, finished, id, answer.session, heartbeat, *place)
 
 
 def heartbeat(answer: Any) -> tuple[str, int, bool]:

@@ -53,6 +53,7 @@ class Connection:
         longest_pause: float = 10.0,
         known: Known | None = None,
     ) -> None:
+        self.address, self.tls = address, tls
         self.run_id, self.longest_pause = run_id, longest_pause
         self.known = known or Known(None, run_id)
         self.signer = Signer(identity)
@@ -71,6 +72,7 @@ class Connection:
         self.participant_id = ""
         self.heartbeat = 10.0
         self.bucket = ""
+        self.weights_port = 0
         self._registering = asyncio.Lock()
         #: Called when a session took the place of another.
         self.on_reconnect: Callable[[], None] = lambda: None
@@ -138,7 +140,7 @@ class Connection:
             raise refused(error) from None
         told = self._welcome(answer)
         self.participant_id, self.bucket = told.participant_id, told.bucket
-        self.heartbeat = told.heartbeat
+        self.heartbeat, self.weights_port = told.heartbeat, told.weights_port
         if told.finished and not told.accepted:
             raise Finished
         return told.accepted

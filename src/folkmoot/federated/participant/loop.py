@@ -19,8 +19,10 @@ import msgspec
 from folkmoot.core.federation import participant as machine
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.federated import wire
+from folkmoot.federated.names import CARRIED
 from folkmoot.federated.participant import answers, events
 from folkmoot.federated.participant.bucket import ParticipantBucket, WeightsUnavailable
+from folkmoot.federated.participant.carried import CarriedWeights
 from folkmoot.federated.participant.connection import (
     END_TIMEOUT,
     Connection,
@@ -134,7 +136,7 @@ class _Participation:
     ) -> None:
         self._participant, self._line, self._log = participant, line, log
         self._settings, self._policy = settings, settings.policy
-        self._bucket: ParticipantBucket | PresignedBucket | None = None
+        self._bucket: ParticipantBucket | PresignedBucket | CarriedWeights | None = None
         self._state = machine.ParticipantState()
         self._heard = machine.Heard("STANDBY", -1)
         self._news = asyncio.Event()
@@ -155,6 +157,8 @@ class _Participation:
             for ended in filter(asyncio.Task.done, loops):
                 ended.result()
         finally:
+            if isinstance(self._bucket, CarriedWeights):
+                self._bucket.close()
             await end_tasks(loops)
 
     async def _live(self) -> None:
@@ -268,7 +272,7 @@ class _Participation:
         self._policy.agree_to_task(masked=masked, epochs=task.epochs, trained=trained)
         return task
 
-    def _open(self, start: Any) -> ParticipantBucket | PresignedBucket:
+    def _open(self, start: Any) -> ParticipantBucket | PresignedBucket | CarriedWeights:
         """Where the round's weights are: behind signed URLs, or in a bucket we may use."""
         most = self._policy.most_bytes
         if start.put_url:
@@ -276,9 +280,11 @@ class _Participation:
             get_url = agree(start.get_url, f"{start.round}/global")
             put_url = agree(start.put_url, f"{start.round}/{self._line.participant_id}")
             return PresignedBucket(get_url, put_url, most)
-        if isinstance(self._bucket, ParticipantBucket):
+        if isinstance(self._bucket, ParticipantBucket | CarriedWeights):
             return self._bucket
         url = _bucket_url(self._settings, self._line.bucket)
+        if url == CARRIED:
+            return CarriedWeights(self._line, most)
         if not url:
             raise ValueError("the coordinator does not tell its bucket: give its url")
         return ParticipantBucket(Bucket(url, self._settings.bucket_options), most)

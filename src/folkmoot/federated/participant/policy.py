@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from folkmoot.core.config import Broken, decode
-from folkmoot.federated.names import PUBLIC_KEY
+from folkmoot.federated.names import CARRIED, PUBLIC_KEY
 from folkmoot.host.files import read_text
 from folkmoot.host.places import below
 
@@ -32,7 +32,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     # beside our own key, and no other is believed afterwards.
     coordinator: str = ""
     # Folders and URLs that weights may be read from and written to, with all that lies in them;
-    # "all" agrees to any.
+    # "all" agrees to any. A coordinator that carries them itself needs no bucket.
     buckets: tuple[str, ...] = ()
     # Give away updates under masks only, so that nobody sees more than their sum.
     masking: bool = False
@@ -58,7 +58,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     def agree_to_bucket(self, url: str) -> str:
         """`url`, which the coordinator told, when weights may lie there."""
-        if ALL in self.buckets or any(below(url, place) is not None for place in self.buckets):
+        agreed = url == CARRIED or ALL in self.buckets
+        if agreed or any(below(url, place) is not None for place in self.buckets):
             return url
         raise NotAgreed(
             f"the coordinator keeps the weights in {url!r}, which you did not agree to. If you do, "

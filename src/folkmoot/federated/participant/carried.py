@@ -1,0 +1,232 @@
+"""Weights over a line to the coordinator, which carries them itself (see `federated/transfer`).
+
+A line that breaks is made anew and goes on where it ended, for as long as the coordinator wants the
+weights: when the round is over it says so. Calls block, on the participant's thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, TypeVar
+
+import grpc
+import numpy as np
+from blake3 import blake3
+
+from folkmoot.federated import wire
+from folkmoot.federated.model_file.layout import Array, BadModel, encode_header, layout_of
+from folkmoot.federated.model_file.reader import page_aligned
+from folkmoot.federated.names import plain_text
+from folkmoot.federated.participant.bucket import Arrays, WeightsUnavailable, decoded
+from folkmoot.federated.signing import sign_request
+from folkmoot.federated.transfer.frames import PIECE, encode_frame, fill, read_frame
+from folkmoot.federated.transfer.transfers import STALL
+from folkmoot.federated.transfer.uploads import TOKEN_BYTES, cut
+from folkmoot.federated.wire import RequestRefused
+from folkmoot.host.clock import backoff
+from folkmoot.host.signing import Signer
+from folkmoot.host.tls import ClientTls
+
+#: A coordinator that started again (its heartbeat gives us its new session), or has too much to do.
+PASSING = {
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+T = TypeVar("T")
+
+
+class Introduced(Protocol):
+    """What we need of a `Connection`: where the coordinator is, and who we are to it."""
+
+    address: str
+    tls: ClientTls | None
+    run_id: str
+    session: bytes
+    signer: Signer
+    weights_port: int
+    longest_pause: float
+
+
+class CarriedWeights:
+    """Reads and writes weights over one line at a time. `close` may be called from elsewhere."""
+
+    def __init__(self, known: Introduced, max_object: int = 8 << 30) -> None:
+        self._known, self._max_object = known, max_object
+        self._host = known.address.rpartition(":")[0].strip("[]")
+        self._tls = known.tls.context() if known.tls is not None else None
+        self._line: socket.socket | None = None
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        """End what is being read or written."""
+        self._closed.set()
+        if line := self._line:
+            cut(line)
+
+    def read_global(self, round_: int, digest: bytes, stamp: bytes = b"") -> Arrays:
+        """The round's global model, when its bytes are the ones announced."""
+        fetching = _Fetching(round_, self._max_object)
+        self._insist("Fetch", fetching)
+        if fetching.hasher.digest() != digest:
+            raise WeightsUnavailable(f"{round_}/global is not the model that was announced")
+        try:
+            return decoded(f"{round_}/global", fetching.body, digest, known=True)
+        except BadModel as error:
+            raise WeightsUnavailable(str(error)) from error
+
+    def write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
+        """Give an update to the coordinator; its digest."""
+        storing = _Storing(round_, arrays)
+        self._insist("Store", storing)
+        return storing.digest()
+
+    def _insist(self, method: str, body: _Fetching | _Storing) -> None:
+        delays = backoff(most=self._known.longest_pause)
+        while True:
+            moved = body.moved
+            try:
+                line = self._connected()
+                self._ask(line, method, body.request())
+                body.move(line)
+                return
+            except RequestRefused as refused:
+                if refused.code not in PASSING:
+                    raise
+                reason = str(refused)
+            except OSError as error:
+                self._hang_up()
+                reason = str(error)
+            if body.moved > moved:  # it gets on, if only now and then
+                delays = backoff(most=self._known.longest_pause)
+            if self._closed.wait(next(delays)):
+                raise WeightsUnavailable(f"we left before weights could move: {reason}")
+
+    def _ask(self, line: socket.socket, method: str, request: Any) -> None:
+        inner = getattr(request, method.lower())
+        inner.run_id = self._known.run_id
+        sign_request(self._known.signer, method, inner, self._known.session)
+        line.sendall(encode_frame(request))
+
+    def _connected(self) -> socket.socket:
+        if self._line is not None and not _hung_up(self._line):
+            return self._line
+        self._hang_up()
+        line = socket.create_connection((self._host, self._known.weights_port), timeout=STALL)
+        try:
+            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                line = self._tls.wrap_socket(line, server_hostname=self._host)
+        except BaseException:
+            line.close()
+            raise
+        self._line = line
+        if self._closed.is_set():  # meanwhile
+            cut(line)
+        return line
+
+    def _hang_up(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
+
+
+class _Fetching:
+    """A global model on its way to us."""
+
+    def __init__(self, round_: int, limit: int) -> None:
+        self._round, self._limit = round_, limit
+        self.moved, self.hasher = 0, blake3()
+        self._body: Array = np.empty(0, np.uint8)
+
+    @property
+    def body(self) -> memoryview:
+        return self._body.data.toreadonly()
+
+    def request(self) -> Any:
+        return wire.TransferRequest(fetch=wire.FetchRequest(round=self._round, offset=self.moved))
+
+    def move(self, line: socket.socket) -> None:
+        answer = _answer(line)
+        if not 0 < answer.size <= self._limit:
+            raise WeightsUnavailable(f"the global model is announced with {answer.size} bytes")
+        if answer.size != len(self._body):
+            self._body, self.moved, self.hasher = page_aligned(answer.size), 0, blake3()
+        if answer.offset != self.moved:
+            raise ConnectionError("the coordinator has another model now: begin again")
+        while self.moved < len(self._body):
+            piece = self._body[self.moved : self.moved + PIECE].data
+            fill(line, piece)
+            self.hasher.update(piece)
+            self.moved += len(piece)
+
+
+class _Storing:
+    """An update on its way to the coordinator."""
+
+    def __init__(self, round_: int, arrays: Mapping[str, Array]) -> None:
+        self._round, self._token = round_, secrets.token_bytes(TOKEN_BYTES)
+        layout = layout_of(arrays)
+        self._parts = [memoryview(encode_header(layout))]
+        for name, meta in layout.items():
+            flat = np.ascontiguousarray(arrays[name], meta.numpy).reshape(-1)
+            self._parts.append(flat.view(np.uint8).data)
+        self.size = sum(map(len, self._parts))
+        self._hasher, self._hashed = blake3(), 0
+        self.moved = 0
+
+    def digest(self) -> bytes:
+        digest: bytes = self._hasher.digest()
+        return digest
+
+    def request(self) -> Any:
+        store = wire.StoreRequest(round=self._round, size=self.size, token=self._token)
+        return wire.TransferRequest(store=store)
+
+    def move(self, line: socket.socket) -> None:
+        self.moved = _answer(line).offset
+        for piece in self._pieces(self.moved):
+            line.sendall(piece)
+            end = self.moved + len(piece)
+            if end > self._hashed:  # after a cut some is sent again
+                self._hasher.update(piece[self._hashed - self.moved :])
+                self._hashed = end
+            self.moved = end
+        _answer(line)
+
+    def _pieces(self, offset: int) -> Iterator[memoryview]:
+        """The body from `offset` on, cut at multiples of a piece of the whole."""
+        position = 0
+        for part in self._parts:
+            start, position = position, position + len(part)
+            at = max(offset, start)
+            while at < position:
+                end = min(position, at + PIECE - at % PIECE)
+                yield part[at - start : end - start]
+                at = end
+
+
+def _answer(line: socket.socket) -> Any:
+    answer = read_frame(line, wire.TransferAnswer)
+    if answer.code:
+        code = _CODES.get(answer.code, grpc.StatusCode.UNKNOWN)
+        raise RequestRefused(code, plain_text(answer.reason))
+    return answer
+
+
+def _hung_up(line: socket.socket) -> bool:
+    """Whether the other side closed the line while nobody used it."""
+    line.setblocking(False)
+    try:
+        with contextlib.suppress(BlockingIOError):
+            return not socket.socket.recv(line, 1, socket.MSG_PEEK)
+        return False
+    except OSError:
+        return True
+    finally:
+        line.settimeout(STALL)

@@ -1,0 +1,64 @@
+"""Frames of the lines that carry weights: a length, then a message; bounded before it is read."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+#: Bytes of a body that are read, hashed and written at once: they fit a core's second-level cache.
+PIECE = 1 << 18
+MAX_FRAME = 8192
+LENGTH = 4
+
+
+class BadFrame(OSError):
+    """What was said on a line is no message; the line is of no use any more."""
+
+
+def encode_frame(message: Any) -> bytes:
+    body: bytes = message.SerializeToString()
+    return len(body).to_bytes(LENGTH, "little") + body
+
+
+def decode_frame(kind: Any, body: bytes) -> Any:
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(body)
+    except DecodeError as error:
+        raise BadFrame(f"a frame is no {kind.DESCRIPTOR.name}: {error}") from None
+
+
+def missing(buffer: bytes | bytearray) -> int:
+    """How many bytes a frame that begins with `buffer` still lacks, as far as one can tell."""
+    if len(buffer) < LENGTH:
+        return LENGTH - len(buffer)
+    length = int.from_bytes(buffer[:LENGTH], "little")
+    if length > MAX_FRAME:
+        raise BadFrame(f"a frame of {length} bytes; at most {MAX_FRAME}")
+    return LENGTH + length - len(buffer)
+
+
+def read_frame(line: socket.socket, kind: Any) -> Any:
+    """The next frame of a line; blocks."""
+    buffer = bytearray()
+    while count := missing(buffer):
+        buffer += read_some(line, count)
+    return decode_frame(kind, bytes(buffer[LENGTH:]))
+
+
+def read_some(line: socket.socket, count: int) -> bytes:
+    got = line.recv(count)
+    if not got:
+        raise ConnectionResetError("the line was closed")
+    return got
+
+
+def fill(line: socket.socket, piece: memoryview) -> None:
+    """Read exactly what `piece` has room for."""
+    done = 0
+    while done < len(piece):
+        got = line.recv_into(piece[done:])
+        if got == 0:
+            raise ConnectionResetError("the line was closed")
+        done += got

@@ -1,0 +1,139 @@
+"""Updates on their way to a coordinator that carries weights itself.
+
+A body is written into a private file and hashed as it comes. A line that breaks leaves what came;
+the sender's next line goes on there if it has the same token. When all is there, the file gets its
+sender's id and its digest for a name, so what was judged under a digest is what is combined, and
+another body of the same sender cannot take its place. What is unfinished when the coordinator ends
+is dropped: its sender begins again.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Collection
+from pathlib import Path
+
+from blake3 import blake3
+
+from folkmoot.federated.model_file.writer import reopened
+
+ARRIVING = "#arriving"
+TOKEN_BYTES = 16
+
+
+def arrived(spool: Path, key: str, digest: str) -> Path:
+    """Where an update is whose whole body came: `<round>/<participant_id>#<digest>`."""
+    return spool / f"{key}#{digest}"
+
+
+class Uploads:
+    """Every body that is on its way, one for each key."""
+
+    def __init__(self, spool: Path, spares: Path) -> None:
+        self._spool, self._spares = spool, spares
+        self._open: dict[str, Upload] = {}
+        for path in spool.glob(f"*/*{ARRIVING}"):
+            path.unlink()
+
+    def begin(self, key: str, token: bytes, size: int, kept: Collection[str]) -> Upload:
+        """The body of `size` bytes with this token, as far as it came; or a new one.
+
+        A sender has one body at a time: others of its are given up, unless their digest is in
+        `kept`.
+        """
+        known = self._open.get(key)
+        if known is not None and (known.token, known.size) == (token, size) and not known.ended:
+            return known
+        if known is not None:
+            known.drop()
+        round_, _, id = key.partition("/")
+        folder = self._spool / round_
+        folder.mkdir(exist_ok=True)
+        for path in folder.glob(f"{id}#*"):
+            if path.name.rpartition("#")[2] not in kept:
+                path.unlink(missing_ok=True)
+        path = folder / f"{id}#{token.hex()}{ARRIVING}"
+        upload = Upload(path, self._spool, key, token, size, self._spares / id)
+        self._open[key] = upload
+        return upload
+
+    def forget(self, last: int) -> None:
+        """Give up what is on its way for rounds up to `last`."""
+        for key in [key for key in self._open if int(key.partition("/")[0]) <= last]:
+            self._open.pop(key).drop()
+
+    def close(self) -> None:
+        for upload in self._open.values():
+            upload.drop()
+
+
+class Upload:
+    """One body. Written by one thread at a time: the one whose line `hold` was called for."""
+
+    def __init__(
+        self, path: Path, spool: Path, key: str, token: bytes, size: int, spare: Path
+    ) -> None:
+        self.path, self._spool, self._key = path, spool, key
+        self.token, self.size, self.offset = token, size, 0
+        self._hasher, self._lock = blake3(), threading.Lock()
+        self._line: socket.socket | None = None
+        self.ended = self._dropped = False
+        # A file of the same sender that is there already costs a fraction of a new one.
+        self._fd = reopened(spare, path)
+        if self._fd < 0:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+    def hold(self, line: socket.socket) -> bool:
+        """Whether this line may go on with the body; one that is at it is cut, and ends soon."""
+        with self._lock:
+            if self._line is not None:
+                cut(self._line)
+            elif not self.ended and not self._dropped:
+                self._line = line
+                return True
+            return False
+
+    def release(self) -> None:
+        with self._lock:
+            self._line = None
+            if self._dropped:
+                self._discard()
+
+    def drop(self) -> None:
+        """Forget what came. Whoever is at it loses its line, and then closes the file."""
+        with self._lock:
+            self._dropped = True
+            if self._line is not None:
+                cut(self._line)
+            else:
+                self._discard()
+
+    def write(self, piece: memoryview) -> None:
+        done = 0
+        while done < len(piece):
+            done += os.pwrite(self._fd, piece[done:], self.offset + done)
+        self._hasher.update(piece)
+        self.offset += len(piece)
+
+    def finish(self) -> None:
+        """Give the whole body the name that its digest makes."""
+        os.ftruncate(self._fd, self.size)
+        os.replace(self.path, arrived(self._spool, self._key, self._hasher.hexdigest()))
+        os.close(self._fd)
+        self.ended = True
+
+    def _discard(self) -> None:
+        if not self.ended:
+            os.close(self._fd)
+            self.path.unlink(missing_ok=True)
+            self.ended = True
+
+
+def cut(line: socket.socket) -> None:
+    """Wake whoever waits for the line: there is nothing to wait for."""
+    try:
+        socket.socket.shutdown(line, socket.SHUT_RDWR)
+    except OSError:
+        return  # it was cut before

@@ -1,0 +1,279 @@
+"""A coordinator that carries weights itself: over TLS, over cut lines, and between strangers."""
+
+import asyncio
+import contextlib
+import secrets
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from folkmoot.federated import wire
+from folkmoot.federated.coordinator.config import SecurityConfig
+from folkmoot.federated.model_file.reader import digest_of
+from folkmoot.federated.names import CARRIED
+from folkmoot.federated.participant.carried import CarriedWeights
+from folkmoot.federated.participant.loop import Settings, take_part
+from folkmoot.federated.participant.participant import Participant
+from folkmoot.federated.participant.policy import ALL, Policy
+from folkmoot.federated.signing import sign_request
+from folkmoot.federated.transfer import frames
+from folkmoot.federated.wire import RequestRefused
+from folkmoot.host.tls import ClientTls
+from support.certificates import CertificateAuthority
+from support.federation import (
+    RUN,
+    ManualParticipant,
+    RunningFederation,
+    federation_config,
+    running_federation,
+    with_bucket,
+)
+
+MANY = 2_000_000
+
+
+class Grows(Participant):
+    def __init__(self, number: int, size: int = MANY) -> None:
+        self.own = np.random.default_rng(number).standard_normal(size).astype(np.float32)
+        self.samples = 1 + number
+
+    def init_weights(self) -> np.ndarray:
+        return self.own
+
+    def train_round(self, weights: np.ndarray, epochs: int, epoch_base: int) -> tuple:
+        return weights + self.own, self.samples, {}
+
+
+def key_file(folder: Path, number: int) -> Path:
+    """The same identities everywhere: their order is the order of summation."""
+    path = folder / f"key{number}"
+    path.write_text(f"{number + 1:064x}\n")
+    return path
+
+
+def carried(folder: Path, **rules: object) -> object:
+    return with_bucket(federation_config(folder, rules), url=CARRIED)
+
+
+async def test_over_tls_the_model_has_the_bits_it_has_in_a_folder(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path, "ca")
+    server, client = authority.sign("server"), authority.sign("client")
+    security = SecurityConfig(
+        tls_certificate=str(server.cert),
+        tls_key=str(server.key),
+        tls_client_authority=str(authority.file),
+    )
+    tls = ClientTls(authority.file, client.cert, client.key)
+    models = []
+    for url in (CARRIED, str(tmp_path / "shared")):
+        folder = tmp_path / f"for-{len(models)}"
+        rules = {"rounds": 3, "min_participants": 3}
+        config = with_bucket(federation_config(folder, rules, security=security), url=url)
+        async with running_federation(folder, config) as w:
+            settings = [
+                Settings(
+                    address=w.server.address,
+                    run_id=RUN,
+                    identity=str(key_file(folder, n)),
+                    tls=tls,
+                    policy=Policy(buckets=(ALL,)),
+                )
+                for n in range(3)
+            ]
+            parts = [Grows(n, 100_000) for n in range(3)]
+            await asyncio.gather(*map(take_part, parts, settings))
+            await w.server.finished()
+            models.append(digest_of(w.coordinator.store.global_path(3)))
+    assert models[0] == models[1]
+
+
+async def test_who_shows_no_certificate_where_one_is_asked_for_gets_no_weights(
+    tmp_path: Path,
+) -> None:
+    authority = CertificateAuthority(tmp_path, "ca")
+    server = authority.sign("server")
+    security = SecurityConfig(
+        tls_certificate=str(server.cert),
+        tls_key=str(server.key),
+        tls_client_authority=str(authority.file),
+    )
+    config = with_bucket(federation_config(tmp_path, {}, security=security), url=CARRIED)
+    async with running_federation(tmp_path, config) as w:
+
+        def speak() -> bytes:
+            context = ssl.create_default_context(cafile=authority.file)
+            with (
+                socket.create_connection(("127.0.0.1", w.server.service.weights_port)) as bare,
+                context.wrap_socket(bare, server_hostname="127.0.0.1") as line,
+            ):
+                line.settimeout(60)
+                line.sendall(frames.encode_frame(wire.TransferRequest()))
+                return line.recv(1)
+
+        with pytest.raises(OSError, match=r"(?i)certificate|alert|reset|EOF"):
+            await asyncio.to_thread(speak)
+
+
+class CuttingProxy:
+    """Lets so many bytes pass on each line, then cuts it; counts what came through each way."""
+
+    def __init__(self, port: int, allowance: int) -> None:
+        self._to, self._allowance = port, allowance
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.lines, self.carried = 0, 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                self.lines += 1
+                far = socket.create_connection(("127.0.0.1", self._to))
+                left = [self._allowance]
+                for a, b in ((near, far), (far, near)):
+                    threading.Thread(target=self._pump, args=(a, b, left), daemon=True).start()
+
+    def _pump(self, source: socket.socket, target: socket.socket, left: list[int]) -> None:
+        with contextlib.suppress(OSError):
+            while (got := source.recv(65536)) and (left[0] > 0 or self._allowance == 0):
+                left[0] -= len(got)
+                self.carried += len(got)
+                target.sendall(got)
+        for one in (source, target):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@contextlib.contextmanager
+def through(w: RunningFederation, allowance: int) -> Iterator[CuttingProxy]:
+    """What the coordinator tells as its port for weights is the proxy's."""
+    proxy = CuttingProxy(w.server.service.weights_port, allowance)
+    w.server.service.weights_port = proxy.port
+    try:
+        yield proxy
+    finally:
+        proxy.close()
+
+
+async def test_a_cut_line_is_taken_up_where_it_ended(tmp_path: Path) -> None:
+    size = 4 * MANY
+    async with running_federation(tmp_path, carried(tmp_path, rounds=3)) as w:
+        with through(w, allowance=3 << 20) as proxy:
+            settings = Settings(address=w.server.address, run_id=RUN, longest_pause=0.2)
+            await take_part(Grows(1), settings)
+            await w.server.finished()
+            assert proxy.lines >= 10, "it was cut often"
+            # Three updates go up and two models come down. What was in buffers when a line was cut
+            # goes again; beginning again each time would never end.
+            assert proxy.carried < 3 * 5 * size
+    first = Grows(1).own
+    with w.coordinator.store.global_path(3).open("rb") as file:
+        got = np.frombuffer(file.read()[-size:], np.float32)
+    np.testing.assert_array_equal(got, (first + first) + first)
+
+
+async def introduced(w: RunningFederation, name: str) -> tuple[ManualParticipant, CarriedWeights]:
+    participant = w.participant(name)
+    answer = await participant.rendezvous()
+    participant.weights_port = answer.weights_port
+    participant.longest_pause = 0.2
+    return participant, CarriedWeights(participant)
+
+
+async def test_an_update_is_combined_as_it_was_judged_whatever_its_sender_sends_later(
+    tmp_path: Path,
+) -> None:
+    async with running_federation(tmp_path, carried(tmp_path, rounds=1, min_participants=2)) as w:
+        a, weights = await introduced(w, "a")
+        b, others = await introduced(w, "b")
+        good = {"weights": np.ones(3, np.float32)}
+        digest = await asyncio.to_thread(weights.write_update, 0, "", good)
+        await a.end(digest)
+        bad = {"weights": np.full(3, 1e9, np.float32)}
+        with pytest.raises(RequestRefused, match="ALREADY_EXISTS"):
+            await asyncio.to_thread(weights.write_update, 0, "", bad)
+        await b.end(await asyncio.to_thread(others.write_update, 0, "", good))
+        assert list(await w.global_of(1)) == [1.0, 1.0, 1.0]
+
+
+async def test_an_update_that_was_announced_and_did_not_come_is_missing(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, carried(tmp_path, rounds=1)) as w:
+        a, weights = await introduced(w, "a")
+        digest = await asyncio.to_thread(weights.write_update, 0, "", {"w": np.zeros(3)})
+        with pytest.raises(Exception, match="there is no object"):
+            await a.end(bytes(32))
+        # A second body takes the place of the first, which nobody announced.
+        second = await asyncio.to_thread(weights.write_update, 0, "", {"w": np.ones(3)})
+        with pytest.raises(Exception, match="there is no object"):
+            await a.end(digest)
+        await a.end(second)
+        await w.server.finished()
+
+
+async def test_who_is_not_called_to_a_round_neither_gets_nor_gives(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, carried(tmp_path, min_participants=2)) as w:
+        _, weights = await introduced(w, "a")
+        with pytest.raises(RequestRefused, match="FAILED_PRECONDITION"):
+            await asyncio.to_thread(weights.read_global, 0, bytes(32))
+        with pytest.raises(RequestRefused, match="FAILED_PRECONDITION"):
+            await asyncio.to_thread(weights.write_update, 0, "", {"w": np.zeros(3)})
+
+
+def say(port: int, frame: bytes) -> bytes:
+    """What a stranger hears: a frame's body, or nothing when it is hung up on."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
+        line.sendall(frame)
+        try:
+            return frames.read_frame(line, wire.TransferAnswer).reason.encode()
+        except ConnectionResetError:
+            return b""
+
+
+async def test_strangers_are_refused_and_nonsense_is_hung_up_on(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, carried(tmp_path)) as w:
+        (known,) = await w.join("a")
+        port = w.server.service.weights_port
+
+        async def said(frame: bytes) -> bytes:
+            return await asyncio.to_thread(say, port, frame)
+
+        store = wire.StoreRequest(run_id=RUN, round=0, size=10, token=secrets.token_bytes(16))
+        unsigned = wire.TransferRequest(store=store)
+        assert b"not signed" in await said(frames.encode_frame(unsigned))
+        sign_request(known.signer, "Store", store, known.session)
+        store.size = 11
+        altered = wire.TransferRequest(store=store)
+        assert b"signature" in await said(frames.encode_frame(altered))
+        sign_request(known.signer, "Store", store, known.session)
+        signed = frames.encode_frame(wire.TransferRequest(store=store))
+        assert await said(signed) == b""  # granted: it waits for the body
+        assert b"replay" in await said(signed)
+        store.size = 1 << 60
+        sign_request(known.signer, "Store", store, known.session)
+        large = wire.TransferRequest(store=store)
+        assert b"at most" in await said(frames.encode_frame(large))
+        assert await said((1 << 31).to_bytes(4, "little") + b"x" * 100) == b""
+        assert await said(b"\x05\0\0\0\xff\xff\xff\xff\xff") == b""
+        assert b"fetch and store" in await said(frames.encode_frame(wire.TransferRequest()))
+
+
+async def test_silent_lines_hold_nobody_up(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, carried(tmp_path, rounds=2)) as w:
+        address = ("127.0.0.1", w.server.service.weights_port)
+        silent = [socket.create_connection(address) for _ in range(200)]
+        for line in silent[::2]:
+            line.sendall(b"\x10")
+        settings = Settings(address=w.server.address, run_id=RUN, longest_pause=0.2)
+        await asyncio.wait_for(take_part(Grows(1, 1000), settings), 120)
+        await w.server.finished()
+        for line in silent:
+            line.close()
