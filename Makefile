@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: help setup demo test check format faults bench bench-peer bench-run bench-store bench-federated bench-elastic bench-job bench-learning program pages clean
+.PHONY: help setup demo test check format faults bench bench-peer bench-run bench-store bench-federated bench-federated-simulation bench-elastic bench-job bench-learning program pages clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
@@ -65,6 +65,9 @@ bench-store: $(VENV)/.dev ## a run in a store with 200 members
 
 bench-federated: $(VENV)/.dev ## federated rounds beside Flower (half an hour; resumes)
 	@$(BIN)/python benchmarks/federated.py
+
+bench-federated-simulation: $(VENV)/.dev ## a thousand virtual participants beside Flower's simulation (minutes)
+	@$(BIN)/python benchmarks/federated_simulation.py
 
 bench-elastic: $(VENV)/.dev ## agreement through a store beside a bare barrier; a killed rank beside torchrun and torchft (ten minutes)
 	@$(BIN)/python benchmarks/elastic.py

@@ -6,10 +6,12 @@ round, with a model trained on all data in one place, and with each participant 
 
     python examples/digits.py --out out/digits                # all of it, and a plot
     folkmoot federate up examples/digits.toml -p examples.digits:Digits -n 5   # as processes
+    folkmoot federate simulate examples/digits.toml -p examples.digits:Digits -n 1000 --rounds 10
 """
 
 import argparse
 import asyncio
+import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ ParticipantBucket = dict[str, np.ndarray]
 Data = tuple[np.ndarray, np.ndarray]
 
 
+@functools.cache
 def data() -> tuple[Data, Data]:
     """Training and test halves of scikit-learn's 1,797 digits."""
     x, y = load_digits(return_X_y=True)
@@ -43,6 +46,11 @@ def data() -> tuple[Data, Data]:
 def shard(number: int, of: int = PARTICIPANTS) -> Data:
     """What one participant has: nine tenths of its own digits, and a tenth of the others."""
     (x, y), _ = data()
+    if of > 10:  # of many, each has twenty images, which others may have as well
+        own = np.random.default_rng(number)
+        liked = np.where((y % 5) == number % 5, 9.0, 1.0)
+        chosen = own.choice(len(y), 20, replace=False, p=liked / liked.sum())
+        return x[chosen], y[chosen]
     generator = np.random.default_rng(7)
     owner = np.where(generator.random(len(y)) < 0.9, y % of, generator.integers(0, of, len(y)))
     return x[owner == number], y[owner == number]
@@ -97,7 +105,7 @@ class Digits(Participant):
 
     def __init__(self, number: int | None = None) -> None:
         self.number = int(os.environ.get("FOLKMOOT_PARTICIPANT", 0)) if number is None else number
-        self.shard = shard(self.number)
+        self.shard = shard(self.number, int(os.environ.get("FOLKMOOT_PARTICIPANTS", PARTICIPANTS)))
         self.loss = float("nan")
 
     def init_weights(self) -> ParticipantBucket:

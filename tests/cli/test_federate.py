@@ -69,7 +69,23 @@ def test_up_runs_a_federation_of_processes_to_its_end(folder: Path) -> None:
     assert final(folder) == [3.0, 3.0]
 
 
+def test_serve_and_join_with_weights_that_the_coordinator_carries(folder: Path) -> None:
+    server = start(folder, "serve", "federation.toml")
+    said = server.stdout.readline()
+    assert "it carries weights at port" in said
+    join = ("join", re.search(r"at (\S+);", said).group(1), "-p", "mine:Mine", "--run-id", "tried")
+    people = [start(folder, *join, "--key", f"{n}.key") for n in "ab"]
+    for person in people:
+        said, error = person.communicate(timeout=120)
+        assert (person.returncode, said) == (0, "the federation has finished\n"), error
+    said, error = server.communicate(timeout=60)
+    assert server.returncode == 0, error
+    assert final(folder) == [2.0, 2.0]
+
+
 def test_serve_and_join_and_status(folder: Path) -> None:
+    with (folder / "federation.toml").open("a") as file:
+        file.write('\n[bucket]\nurl = "federation-state/bucket"\n')
     server = start(folder, "serve", "federation.toml")
     address = re.search(r"at (\S+);", server.stdout.readline()).group(1)
     code, said, _ = run(folder, "status", address)

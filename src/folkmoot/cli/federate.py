@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from folkmoot.cli import tls
+from folkmoot.cli.federate_simulate import simulate
 from folkmoot.cli.interrupt import run_until_interrupted
 from folkmoot.cli.user_modules import import_module
 
@@ -23,7 +24,7 @@ Address = Annotated[str, typer.Argument(help="host:port of the coordinator.")]
 
 def register(app: typer.Typer) -> None:
     federate = typer.Typer(help="Train together on data that stays at home.", no_args_is_help=True)
-    for command in (serve, join, status, up, key):
+    for command in (serve, join, status, up, simulate, key):
         federate.command()(command)
     app.add_typer(federate, name="federate")
 

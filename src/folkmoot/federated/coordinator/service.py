@@ -285,19 +285,19 @@ class CoordinatorService:
     async def _grant_store(self, request: Any) -> Transfer:
         id, c = self._named(self._proven("Store", request)), self.coordinator
         c.heard(id)
-        if answer := rules.admits(c.state, id, request.round, "", 1):
-            self._refuse((answer,))
         if len(request.token) != TOKEN_BYTES:
             raise RequestRefused(Code.INVALID_ARGUMENT, f"a token has {TOKEN_BYTES} bytes")
+        self._refuse((rules.admits(c.state, id, request.round, "", 1),))
         limit = await c.run(self._most_bytes, request.round)
+        self._refuse((rules.admits(c.state, id, request.round, "", 1),))  # it may count by now
         if not 0 < request.size <= limit:
             reason = f"an update of {request.size} bytes; at most {limit}"
             raise RequestRefused(Code.INVALID_ARGUMENT, reason)
         if c.store.uploads is None:
             raise RequestRefused(Code.UNIMPLEMENTED, "this coordinator carries no weights")
         key = f"{request.round}/{id}"
-        judged = {token.split()[1] for token in self._judging if token.split()[0] == key}
-        return Taking(c.store.uploads.begin(key, request.token, request.size, judged))
+        held = {token.split()[1] for token in self._judging if token.split()[0] == key}
+        return Taking(c.store.uploads.begin(key, request.token, request.size, held))
 
     def _most_bytes(self, round_: int) -> int:
         c = self.coordinator
