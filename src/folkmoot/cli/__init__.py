@@ -25,6 +25,7 @@ COMMANDS = (
     "generate",
     "simulate",
     "store",
+    "solana",
     "elastic",
     "job",
 )
