@@ -163,8 +163,12 @@ async def test_what_lies_in_the_bucket_tells_nothing(tmp_path):
 
 @pytest.mark.parametrize(
     ("connect", "counts"),
-    [(gone_at("EndTrainingRound"), (3, 1)), (gone_at("SecureStep", 3), (4, 0))],
-    ids=["before it delivered", "before it revealed"],
+    [
+        (gone_at("EndTrainingRound"), (3, 1)),
+        (gone_at("SecureStep", 3), (4, 0)),
+        (gone_at("SecureStep", 4), (4, 0)),
+    ],
+    ids=["before it delivered", "before it confirmed", "before it revealed"],
 )
 async def test_a_member_that_vanishes_after_dealing_does_not_hold_up_the_sum(
     tmp_path, connect, counts
@@ -178,8 +182,8 @@ async def test_a_member_that_vanishes_after_dealing_does_not_hold_up_the_sum(
 
 
 async def test_below_the_threshold_the_rest_begin_again_and_train_no_second_time(tmp_path):
-    people = [Pulls(number) for number in range(4)]
-    given = config(tmp_path, min_participants=2, spares=2, quorum=0.5)
+    people = [Pulls(number) for number in range(6)]
+    given = config(tmp_path, min_participants=4, spares=2, quorum=0.5)
     dead = gone_at("EndTrainingRound")
     model = await federate(tmp_path, given, people, {2: dead, 3: dead})
     assert np.abs(model - expected(tmp_path, people)).max() < 1e-6
@@ -260,7 +264,7 @@ async def test_a_crash_after_the_reveal_asks_nobody_to_reveal_again(tmp_path, mo
     ("table", "word"),
     [
         ({"rounds": {"rounds": 1}}, "min_participants"),
-        ({"rounds": {"rounds": 1, "min_participants": 2, "buffer": 2}}, "buffer"),
+        ({"rounds": {"rounds": 1, "min_participants": 3, "buffer": 3}}, "buffer"),
         (
             {"rounds": {"rounds": 1, "min_participants": 2}, "aggregation": {"strategy": "median"}},
             "aggregation",

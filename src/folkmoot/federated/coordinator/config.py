@@ -161,8 +161,9 @@ class Federation(msgspec.Struct, frozen=True, kw_only=True):
             yield Broken("bucket", f"keep_rounds must be {oldest} or more (or 0): rounds are used")
         if self.secure.enabled and not self.aggregation.needs_only_the_mean:
             yield Broken("aggregation", "must be fedavg or a server optimizer when [secure] is on")
-        if self.secure.enabled and self.rounds.min_participants < 2:
-            yield Broken("rounds", "min_participants must be 2 or more when [secure] is on")
+        if self.secure.enabled and self.rounds.min_participants < self.secure.least_cohort:
+            least = self.secure.least_cohort
+            yield Broken("rounds", f"min_participants must be [secure] least_cohort, {least}")
         if self.secure.enabled and self.rounds.asynchronous:
             yield Broken("rounds", "buffer must be 0 when [secure] is on: a sum needs its cohort")
 

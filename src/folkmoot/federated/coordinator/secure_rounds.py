@@ -28,6 +28,7 @@ from folkmoot.federated.secure.coordinator_attempt import CoordinatorAttempt, Se
 from folkmoot.federated.secure.masks import Mask
 from folkmoot.federated.secure.messages import (
     BadMessage,
+    Confirmation,
     Keys,
     Reveal,
     Shares,
@@ -100,6 +101,8 @@ class SecureRounds:
                 attempt.shares(id, decode(request.payload, Shares))
             elif request.step == SecureStep.UPDATES:
                 attempt.unopened(id, decode(request.payload, Unopened))
+            elif request.step == SecureStep.CONFIRM:
+                attempt.confirm(id, decode(request.payload, Confirmation))
             elif request.step == SecureStep.REVEAL:
                 attempt.reveal(id, decode(request.payload, Reveal))
 
@@ -118,6 +121,7 @@ class SecureRounds:
             lambda: encode(attempt.cohort()),
             lambda: encode(attempt.shares_for(id)),
             lambda: encode(attempt.survivors()),
+            lambda: encode(attempt.confirmations()),
         )[asked]()
         return NextStep(asked + 1, self._number, payload)
 
@@ -157,7 +161,7 @@ class SecureRounds:
         masks = None
         with self._failing():
             attempt.delivered(ids)
-            for step in (SecureStep.REVEAL, SecureStep.DONE):
+            for step in (SecureStep.CONFIRM, SecureStep.REVEAL, SecureStep.DONE):
                 self._patience(attempt)
                 self._notify()
                 await self._reached(attempt, step)
@@ -180,7 +184,9 @@ class SecureRounds:
             # Never used before: a participant of an earlier attempt must not mistake this for it.
             self._number = secrets.randbits(63) | 1
             context = attempt_context(self._run_id, state.round, self._number)
-            self._attempt = CoordinatorAttempt(context, self.rules.threshold)
+            self._attempt = CoordinatorAttempt(
+                context, self.rules.threshold, self.rules.least_cohort
+            )
             self._give_up(state)
             self._notify()
         return self._attempt
@@ -212,7 +218,7 @@ class SecureRounds:
             return True
         awaited = [id for id in state.outstanding() if id not in sent]
         enough = state.rules.enough(state.goal, state.given_up)
-        return len(sent) >= max(enough, 2) and (state.overdue or not awaited)
+        return len(sent) >= max(enough, self.rules.least_cohort) and (state.overdue or not awaited)
 
     def _hurry(self, state: State, attempt: CoordinatorAttempt) -> None:
         """With half of the keys there, the others get as long as for their updates."""

@@ -17,6 +17,9 @@ class KnownRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coordinator: str = ""
     # Rounds that we trained, over all our lives.
     trained: int = 0
+    # The last round in which we confirmed the survivors of a masked sum, and a digest of them.
+    confirmed_round: int = -1
+    confirmed: str = ""
 
 
 class Known:

@@ -142,7 +142,7 @@ class _Participation:
         self._news = asyncio.Event()
         #: The task that came with the last news, until it is taken up.
         self._task: Any = None
-        self._secure = SecureDelivery(line, settings.peers)
+        self._secure = SecureDelivery(line, settings.peers, settings.policy.demands)
         #: The last round trained, kept in case its update has to be masked or sent again.
         self._trained: Trained | None = None
         self._training: asyncio.Task[None] | None = None

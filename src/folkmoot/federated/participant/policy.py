@@ -14,6 +14,7 @@ import msgspec
 
 from folkmoot.core.config import Broken, decode
 from folkmoot.federated.names import CARRIED, PUBLIC_KEY
+from folkmoot.federated.secure.participant_attempt import Demands
 from folkmoot.host.files import read_text
 from folkmoot.host.places import below
 
@@ -36,6 +37,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     buckets: tuple[str, ...] = ()
     # Give away updates under masks only, so that nobody sees more than their sum.
     masking: bool = False
+    # Of how many a masked sum is made at the least, and how many of them have to stay to the end; a
+    # threshold above two thirds is always asked for. A third of `least_cohort` may not collude.
+    least_cohort: int = 3
+    least_threshold: int = 0
     # Bytes of the largest model that is read.
     most_bytes: int = 8 << 30
     # Rounds and epochs a round that we train, at the most; 0 sets no limit.
@@ -48,8 +53,16 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("most_rounds", "most_epochs"):
             if not 0 <= getattr(self, name) < 2**31:
                 yield Broken(name, "must be 0 (no limit) or more")
+        if not 2 <= self.least_cohort < 2**31:
+            yield Broken("least_cohort", "must be 2 or more: a sum of one is no sum")
+        if not 0 <= self.least_threshold < 2**31:
+            yield Broken("least_threshold", "must be 0 (above two thirds) or more")
         if self.most_bytes < 1:
             yield Broken("most_bytes", "must be 1 or more")
+
+    @property
+    def demands(self) -> Demands:
+        return Demands(self.least_cohort, self.least_threshold)
 
     def check(self) -> None:
         """Raise ValueError for what `participant.toml` would be refused for."""

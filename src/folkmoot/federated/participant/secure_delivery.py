@@ -1,7 +1,8 @@
 """Secure aggregation in a participant: from trained weights to an update that nobody can read.
 
-Attempts follow each other until one ends or the round is over. A participant reveals for one set of
-survivors in a round: sums over two sets would differ by somebody's update.
+Attempts follow each other until one ends or the round is over. A participant confirms one set of
+survivors in a round, over all its lives, and never of a round before that: sums over two sets would
+differ by somebody's update.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
 from typing import Any
 
 import grpc
@@ -16,14 +18,23 @@ import grpc
 from folkmoot.federated import wire
 from folkmoot.federated.model_file.layout import Array
 from folkmoot.federated.model_file.memory import MemoryModel
+from folkmoot.federated.participant.answers import require
 from folkmoot.federated.participant.connection import Connection
 from folkmoot.federated.participant.participant import Trained
 from folkmoot.federated.secure.coordinator_attempt import SecureStep
 from folkmoot.federated.secure.fixed_point import Precision
 from folkmoot.federated.secure.masked_update import masked_layout, write_masked
 from folkmoot.federated.secure.masks import Mask
-from folkmoot.federated.secure.messages import Cohort, Shares, Survivors, decode, encode
+from folkmoot.federated.secure.messages import (
+    Cohort,
+    Confirmations,
+    Shares,
+    Survivors,
+    decode,
+    encode,
+)
 from folkmoot.federated.secure.participant_attempt import (
+    Demands,
     Distrust,
     ParticipantAttempt,
     attempt_context,
@@ -38,14 +49,11 @@ MOST_ATTEMPTS = 1000
 class SecureDelivery:
     """One participant's masked deliveries, over all rounds."""
 
-    def __init__(self, line: Connection, peers: Mapping[str, str]) -> None:
-        self._line, self._peers = line, peers
-        self._round, self._revealed = -1, frozenset[str]()
+    def __init__(self, line: Connection, peers: Mapping[str, str], demands: Demands) -> None:
+        self._line, self._peers, self._demands = line, peers, demands
 
     async def deliver(self, start: Any, trained: Trained, upload: Upload) -> None:
         """Until the round's sum is unmasked, or the round is over."""
-        if start.round != self._round:
-            self._round, self._revealed = start.round, frozenset()
         attempt = 0
         for _ in range(MOST_ATTEMPTS):
             if not attempt:
@@ -60,7 +68,9 @@ class SecureDelivery:
         """One attempt: the answer that ended it."""
         own, key = self._line.participant_id, self._line.signer.identity
         context = attempt_context(self._line.run_id, start.round, attempt)
-        member = ParticipantAttempt(own, key.private_key, context, secrets.token_bytes, self._known)
+        member = ParticipantAttempt(
+            own, key.private_key, context, secrets.token_bytes, self._known, self._demands
+        )
 
         async def give(step: SecureStep, payload: bytes) -> Any:
             return await self._step(start.round, attempt, step, payload)
@@ -76,15 +86,20 @@ class SecureDelivery:
         masked = await asyncio.to_thread(_masked, start.fixed_point, trained, masks)
         await upload(masked)
         answer = await give(SecureStep.UPDATES, encode(member.unopened()))
-        if answer.step != SecureStep.REVEAL:
+        if answer.step != SecureStep.CONFIRM:
             return answer
         survivors = decode(answer.payload, Survivors)
-        self._only_once(frozenset(survivors.delivered))
-        return await give(SecureStep.REVEAL, encode(member.reveal(survivors)))
+        confirmation = member.confirm(survivors)
+        await asyncio.to_thread(self._only_once, start.round, survivors)
+        answer = await give(SecureStep.CONFIRM, encode(confirmation))
+        if answer.step != SecureStep.REVEAL:
+            return answer
+        revealed = member.reveal(decode(answer.payload, Confirmations))
+        return await give(SecureStep.REVEAL, encode(revealed))
 
     async def _step(self, round_: int, attempt: int, step: SecureStep, payload: bytes) -> Any:
         """Insist on an answer that is not "wait"."""
-        patience = self._line.heartbeat / 2
+        patience, loop = self._line.heartbeat / 2, asyncio.get_running_loop()
         while True:
             request = wire.SecureStepRequest(
                 round=round_,
@@ -93,9 +108,13 @@ class SecureDelivery:
                 payload=payload,
                 wait_ms=round(patience * 1000),
             )
+            asked = loop.time()
             answer = await self._line.insist("SecureStep", request, patience + 30.0)
+            require(answer.step <= SecureStep.DONE, f"there is no step {answer.step}")
             if answer.attempt != attempt or answer.step != step:
                 return answer
+            if loop.time() - asked < patience / 2:
+                await asyncio.sleep(patience / 2)  # it was not held: we do not ask in a circle
 
     def _known(self, id: str, public: bytes) -> bool:
         """By our own list of peers; without one, an id that is a key must be that key."""
@@ -103,15 +122,20 @@ class SecureDelivery:
             return self._peers.get(id) == public.hex()
         return len(id) != 64 or id == public.hex()
 
-    def _only_once(self, survivors: frozenset[str]) -> None:
-        if self._revealed and self._revealed != survivors:
+    def _only_once(self, round_: int, survivors: Survivors) -> None:
+        """On disk before anybody hears that we confirmed them."""
+        known = self._line.known
+        names = sha256(encode(sorted(survivors.delivered))).hexdigest()
+        before = known.run.confirmed_round, known.run.confirmed
+        if round_ < before[0] or (round_ == before[0] and names != before[1]):
             # Not the end of our part: the same set may come back, and there are other rounds.
             raise RequestRefused(
                 grpc.StatusCode.ABORTED,
-                f"we revealed for another set of survivors in round {self._round}: the two sums "
-                "would tell somebody's update",
+                f"we confirmed other survivors, in round {before[0]}: the two sums would tell "
+                "somebody's update",
             )
-        self._revealed = survivors
+        if before != (round_, names):
+            known.change(confirmed_round=round_, confirmed=names)
 
 
 def _masked(rules: Any, trained: Trained, masks: list[Mask]) -> Mapping[str, Array]:

@@ -12,9 +12,11 @@ class SecureConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Off by default. With it, the coordinator sees the sum of the updates and none of them."""
 
     enabled: bool = False
-    # Share of the cohort that must stay to the end; always a majority. Two thirds: a coordinator
+    # Share of the cohort that must stay to the end, and always more than two thirds: a coordinator
     # that lies about who dropped out needs the help of a third.
     threshold: float = 2 / 3
+    # No sum is made of fewer.
+    least_cohort: int = 3
     # The most a weight may move in a round; in the initial round, the largest weight.
     limit: float = 128.0
     # A step of 2^-24 is about what float32 resolves of weights near 1.
@@ -25,8 +27,10 @@ class SecureConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     step_timeout: float = 30.0
 
     def __post_init__(self) -> None:
-        if not 0.5 < self.threshold <= 1:
-            raise ValueError(f"threshold is {self.threshold}; expected more than 0.5, at most 1")
+        if not 2 / 3 - 1e-3 <= self.threshold <= 1:
+            raise ValueError(f"threshold is {self.threshold}; expected from 2/3 to 1")
+        if not 2 <= self.least_cohort <= MAX_COHORT:
+            raise ValueError(f"least_cohort is {self.least_cohort}; expected 2 to {MAX_COHORT}")
         if not (self.limit > 0 and 0 <= self.fraction_bits <= 52 and self.max_samples >= 1):
             raise ValueError("limit and max_samples must be positive, fraction_bits from 0 to 52")
         if not self.step_timeout > 0:

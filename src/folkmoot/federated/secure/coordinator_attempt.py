@@ -2,9 +2,10 @@
 
 Steps close one after the other: KEYS when the coordinator says so, SHARES when everybody still
 expected has dealt, UPDATES when the round closed and those who delivered said whose shares they
-could not open, REVEAL when `threshold` shares of every secret are there. Who is
-no longer expected (lost, or too late) is left out with `without`. Fewer than the threshold at any
-step is a `TooFew`: the attempt failed, and another may begin.
+could not open, CONFIRM when all of those signed the list of survivors, REVEAL when `threshold`
+shares of every secret are there. Who is no longer expected (lost, or too late) is left out with
+`without`. Fewer than the threshold at any step is a `TooFew`: the attempt failed, and another may
+begin.
 
 It is not kept on disk: the sum does not depend on the masks, so a coordinator that restarted begins
 another attempt and ends with the same bits.
@@ -24,20 +25,29 @@ from folkmoot.federated.secure.messages import (
     MAX_COHORT,
     BadMessage,
     Cohort,
+    Confirmation,
+    Confirmations,
     Keys,
     Reveal,
     Shares,
     Survivors,
     Unopened,
 )
-from folkmoot.federated.secure.participant_attempt import commitment, verify
+from folkmoot.federated.secure.participant_attempt import (
+    bound_context,
+    commitment,
+    confirmed_text,
+    least_threshold,
+    verify,
+    verify_signature,
+)
 
 #: Any private key will do to tell a point of low order.
 PROBE = b"\x01" * 32
 
 
 class SecureStep(IntEnum):
-    KEYS, SHARES, UPDATES, REVEAL, DONE = range(5)
+    KEYS, SHARES, UPDATES, CONFIRM, REVEAL, DONE = range(6)
 
 
 class TooFew(ValueError):
@@ -52,8 +62,8 @@ class TooFew(ValueError):
 
 
 def threshold_of(count: int, share: float) -> int:
-    """How many of `count` must stay to the end: the share asked, and always a majority."""
-    return min(count, max(ceil(count * share - 1e-9), count // 2 + 1))
+    """How many of `count` must stay to the end: the share asked, and above two thirds."""
+    return min(count, max(ceil(count * share - 1e-9), least_threshold(count)))
 
 
 Kind = Callable[[Reveal], Mapping[str, bytes]]
@@ -82,16 +92,18 @@ def _choices(holders: Sequence[int], count: int) -> Iterator[Sequence[int]]:
 
 
 class CoordinatorAttempt:
-    """One attempt. `share` of the cohort must stay to the end."""
+    """One attempt. `share` of the cohort must stay to the end, and it has `least` members."""
 
-    def __init__(self, context: str, share: float) -> None:
-        self.context, self._share = context, share
+    def __init__(self, context: str, share: float, least: int = 3) -> None:
+        self.context, self._share, self._least = context, share, max(least, 2)
+        self._bound = ""
         self.step, self.threshold = SecureStep.KEYS, 0
         self._expected: set[str] = set()
         self._keys: dict[str, Keys] = {}
         self._shares: dict[str, Shares] = {}
         self._unopened: dict[str, Unopened] = {}
         self._survivors: tuple[str, ...] = ()
+        self._confirmed: dict[str, Confirmation] = {}
         self._reveals: dict[str, Reveal] = {}
         self._numbers: dict[str, int] = {}
 
@@ -103,8 +115,15 @@ class CoordinatorAttempt:
     @property
     def waiting_for(self) -> frozenset[str]:
         """Who has yet to answer in this step."""
-        answered = ({}, self._shares, self._unopened, self._reveals, {})[self.step]
-        return frozenset(self._expected - answered.keys())
+        answered: tuple[Mapping[str, object], ...] = (
+            {},
+            self._shares,
+            self._unopened,
+            self._confirmed,
+            self._reveals,
+            {},
+        )
+        return frozenset(self._expected - answered[self.step].keys())
 
     def without(self, gone: Iterable[str]) -> None:
         """Stop waiting for these; what they gave is kept."""
@@ -121,10 +140,12 @@ class CoordinatorAttempt:
 
     def close_keys(self) -> None:
         """The cohort is complete."""
-        if not 2 <= len(self._keys) <= MAX_COHORT:
-            raise TooFew(f"{len(self._keys)} participants sent keys; expected 2 to {MAX_COHORT}")
+        if not self._least <= len(self._keys) <= MAX_COHORT:
+            count = len(self._keys)
+            raise TooFew(f"{count} participants sent keys; expected {self._least} to {MAX_COHORT}")
         self.threshold = threshold_of(len(self._keys), self._share)
         self._expected = set(self._keys)
+        self._bound = bound_context(self.context, self.cohort())
         self._numbers = {id: place for place, id in enumerate(sorted(self._keys), 1)}
         self.step = SecureStep.SHARES
 
@@ -152,6 +173,13 @@ class CoordinatorAttempt:
         self._expected = set(self._survivors)
         self._advance()
 
+    def confirm(self, id: str, confirmation: Confirmation) -> None:
+        if self._once(SecureStep.CONFIRM, id, self._confirmed, confirmation):
+            text = confirmed_text(self._bound, self._shares, self._survivors)
+            verify_signature(self._keys[id].identity, confirmation.signature, text, "survivors")
+            self._confirmed[id] = confirmation
+            self._advance()
+
     def reveal(self, id: str, reveal: Reveal) -> None:
         # Beyond the threshold, answers are spares for false ones.
         step = SecureStep.DONE if self.step == SecureStep.DONE else SecureStep.REVEAL
@@ -174,6 +202,9 @@ class CoordinatorAttempt:
     def survivors(self) -> Survivors:
         return Survivors(list(self._survivors))
 
+    def confirmations(self) -> Confirmations:
+        return Confirmations({id: given.signature for id, given in self._confirmed.items()})
+
     # The end.
 
     def residue(self) -> list[Mask]:
@@ -181,13 +212,13 @@ class CoordinatorAttempt:
         masks = []
         for id in self._survivors:
             seed = self._secret(id, SEEDS, commitment, self._keys[id].commitment)
-            key, sign = self_mask(seed, id, self.context)
+            key, sign = self_mask(seed, id, self._bound)
             masks.append(Mask(key, -sign))
         for id in sorted(self._dropped()):
             private = self._secret(id, MASKING, public_key, self._keys[id].masking)
             # What the dropped one would have added is what the sum lacks.
             masks += [
-                pair_mask(id, private, other, self._keys[other].masking, self.context)
+                pair_mask(id, private, other, self._keys[other].masking, self._bound)
                 for other in self._survivors
             ]
         return masks
@@ -241,6 +272,9 @@ class CoordinatorAttempt:
         if self.step == SecureStep.UPDATES and self._survivors and not self.waiting_for:
             self._check_openers()
             self._expected = self._unopened.keys() & {*self._survivors}
+            self._move(SecureStep.CONFIRM, len(self._expected))
+        if self.step == SecureStep.CONFIRM and not self.waiting_for:
+            self._expected = set(self._confirmed)
             self._move(SecureStep.REVEAL, len(self._expected))
         if self.step == SecureStep.REVEAL and not self._lacking():
             self.step = SecureStep.DONE

@@ -84,6 +84,9 @@ class UnmaskedMean:
             np.add(total, upload.view(np.uint64), out=total)
         self._masker().add(name, start, total)
         mean = decode(total, self.samples, self._precision)
+        # No mean of honest steps is beyond the limit; what is comes of nonsense under a mask.
+        limit = self._precision.limit
+        np.clip(mean, -limit, limit, out=mean)
         self._reference.read(name, start, out)
         np.add(mean, out, out=mean)
         if meta.numpy.kind in "iu":

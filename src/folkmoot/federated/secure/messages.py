@@ -62,6 +62,18 @@ class Survivors(msgspec.Struct, frozen=True):
     delivered: Annotated[list[Id], msgspec.Meta(max_length=MAX_COHORT)]
 
 
+class Confirmation(msgspec.Struct, frozen=True):
+    """That a member was told this list of survivors, signed by its identity."""
+
+    signature: Signature
+
+
+class Confirmations(msgspec.Struct, frozen=True):
+    """Who was told the same list: enough of them, and nobody needs to believe the coordinator."""
+
+    signatures: Annotated[dict[Id, Signature], msgspec.Meta(max_length=MAX_COHORT)]
+
+
 class Reveal(msgspec.Struct, frozen=True):
     """Shares of the seeds of those who delivered, and of the mask keys of those who did not."""
 
@@ -73,7 +85,7 @@ class BadMessage(ValueError):
     """Bytes that are not the message expected; the text says why."""
 
 
-T = TypeVar("T", Keys, Cohort, Shares, Unopened, Survivors, Reveal)
+T = TypeVar("T", Keys, Cohort, Shares, Unopened, Survivors, Confirmation, Confirmations, Reveal)
 
 encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
