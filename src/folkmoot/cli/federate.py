@@ -187,7 +187,8 @@ async def _serve(config: Any) -> None:
         if config.secure.enabled:
             typer.echo("updates are masked: this coordinator sees only their sum")
         if isinstance(config.aggregation, Private):
-            typer.echo(config.aggregation.promise(config.rounds.rounds))
+            masked = config.secure.enabled
+            typer.echo(config.aggregation.promise(config.rounds.rounds, masked=masked))
         if server.metrics_port is not None:
             typer.echo(f"metrics at http://{config.metrics.host}:{server.metrics_port}/metrics")
         await server.finished()

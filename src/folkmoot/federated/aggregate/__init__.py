@@ -55,3 +55,5 @@ class Closing:
     seed: bytes
     #: How many noisy sums were made so far, this one included; 0 where nobody counts them.
     releases: int = 0
+    #: Whether `updates` is the sum of masked ones, clipped and made noisy by their members.
+    summed: bool = False

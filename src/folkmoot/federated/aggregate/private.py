@@ -38,6 +38,8 @@ ROUNDS = "noisy_rounds"
 class Private(Strategy, frozen=True, tag="private"):
     """`delta` should be well below one over the number of participants."""
 
+    #: Members of a masked sum clip and add the noise themselves: see secure/distributed_noise.py.
+    needs_only_the_mean: ClassVar[bool] = True
     adds_noise: ClassVar[bool] = True
 
     clip_norm: float
@@ -58,11 +60,12 @@ class Private(Strategy, frozen=True, tag="private"):
         """ε at the end of a federation of so many rounds."""
         return epsilon(self.noise_multiplier, rounds, self.delta)
 
-    def promise(self, rounds: int) -> str:
+    def promise(self, rounds: int, *, masked: bool = False) -> str:
         """What a federation of so many rounds spends, in a sentence for its owner."""
+        against = "; against this coordinator too, if fewer than a third collude" if masked else ""
         return (
             f"differential privacy: epsilon {self.forecast(rounds):.2f} for delta {self.delta:g} "
-            f"after {rounds} rounds, for a participant that is in all of them"
+            f"after {rounds} rounds, for a participant that is in all of them{against}"
         )
 
     def combine(self, closing: Closing) -> Figures:
@@ -70,7 +73,10 @@ class Private(Strategy, frozen=True, tag="private"):
         if closing.reference is None:
             write_linear(layout, *mean(closing.updates), closing.out)
         else:
-            self._write(layout, closing.reference, closing)
+            if closing.summed:
+                write_linear(layout, *mean(closing.updates), closing.out)
+            else:
+                self._write(layout, closing.reference, closing)
             # A round that was begun again with other updates has made two noisy sums.
             spent = max(spent + 1, closing.releases)
         if closing.memory_out is not None:

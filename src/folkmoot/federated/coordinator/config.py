@@ -14,9 +14,12 @@ import msgspec
 from folkmoot.core.config import Broken, decode
 from folkmoot.core.federation import Rules
 from folkmoot.federated.aggregate.fedavg import FedAvg
+from folkmoot.federated.aggregate.private import Private
 from folkmoot.federated.aggregate.strategies import AnyStrategy
 from folkmoot.federated.names import CARRIED, PLAIN_NAME, PUBLIC_KEY, is_participant_id
 from folkmoot.federated.secure.config import SecureConfig
+from folkmoot.federated.secure.distributed_noise import PrivateSum
+from folkmoot.federated.secure.messages import MAX_COHORT
 from folkmoot.host.files import read_text
 
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
@@ -151,6 +154,14 @@ class Federation(msgspec.Struct, frozen=True, kw_only=True):
     secure: SecureConfig = SecureConfig()
     metrics: MetricsConfig = MetricsConfig()
 
+    @property
+    def private_sum(self) -> PrivateSum | None:
+        """What members of a masked sum clip to and add, when it is private."""
+        strategy = self.aggregation
+        if not self.secure.enabled or not isinstance(strategy, Private):
+            return None
+        return PrivateSum(strategy.clip_norm, strategy.noise_multiplier, self.secure.precision)
+
     def rules(self) -> Iterator[Broken]:
         if not PLAIN_NAME.fullmatch(self.run_id):
             yield Broken("run_id", "must be 1 to 128 letters, digits or . _ -")
@@ -160,10 +171,15 @@ class Federation(msgspec.Struct, frozen=True, kw_only=True):
         if 0 < self.bucket.keep_rounds < oldest:
             yield Broken("bucket", f"keep_rounds must be {oldest} or more (or 0): rounds are used")
         if self.secure.enabled and not self.aggregation.needs_only_the_mean:
-            yield Broken("aggregation", "must be fedavg or a server optimizer when [secure] is on")
+            yield Broken(
+                "aggregation", "must be fedavg, private or a server optimizer when [secure] is on"
+            )
         if self.secure.enabled and self.rounds.min_participants < self.secure.least_cohort:
             least = self.secure.least_cohort
             yield Broken("rounds", f"min_participants must be [secure] least_cohort, {least}")
+        private = self.private_sum
+        if private and (wrong := private.wrong(self.rounds.capacity, MAX_COHORT)):
+            yield Broken("aggregation", wrong)
         if self.secure.enabled and self.rounds.asynchronous:
             yield Broken("rounds", "buffer must be 0 when [secure] is on: a sum needs its cohort")
 

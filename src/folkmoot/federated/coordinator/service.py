@@ -242,8 +242,13 @@ class CoordinatorService:
         if not self.coordinator.secure.applies():
             return None
         secure = self.config.secure
+        private = self.config.private_sum
         return wire.FixedPoint(
-            limit=secure.limit, fraction_bits=secure.fraction_bits, max_samples=secure.max_samples
+            limit=secure.limit,
+            fraction_bits=secure.fraction_bits,
+            max_samples=secure.max_samples,
+            clip_norm=private.clip_norm if private else 0.0,
+            noise_multiplier=private.noise_multiplier if private else 0.0,
         )
 
     async def Status(self, request: Any) -> Any:

@@ -85,6 +85,8 @@ def _judge_file(
         update = _update(state, delivery, source, base)
         if base and config.secure.enabled:
             reason = bad_masked_update(update, base.layout, config.secure)
+            if config.private_sum and delivery.samples != 1:
+                reason = reason or "number_samples must be 1: in a private sum all count the same"
         else:
             reason = bad_update(update, base.layout if base else None)
         if isinstance(source, HashingModelFile) and source.digest() != delivery.digest:
@@ -151,7 +153,7 @@ def combine(
         if reference is not None and config.aggregation.adds_noise:
             releases = store.note_release(own)
         figures = config.aggregation.combine(
-            Closing(reference, updates, memory, out, memory_out, own, releases)
+            Closing(reference, updates, memory, out, memory_out, own, releases, residue is not None)
         )
         if memory_out is not None:
             memory_out.commit()

@@ -75,7 +75,19 @@ def task(answer: Any, round_: int, *, trained_before: bool) -> Any:
     require(len(answer.global_digest) == DIGEST_BYTES, f"a digest has {DIGEST_BYTES} bytes")
     require(len(answer.global_stamp) in (0, DIGEST_BYTES), f"a stamp has {DIGEST_BYTES} bytes")
     require(bool(answer.get_url) == bool(answer.put_url), "signed URLs come in pairs")
+    if answer.HasField("fixed_point"):
+        _check_fixed_point(answer.fixed_point)
     return answer
+
+
+def _check_fixed_point(rules: Any) -> None:
+    """How an update is masked: numbers that a sum can be made with."""
+    require(0 < rules.limit < 2.0**52, f"a limit of {rules.limit} is no limit")
+    require(rules.fraction_bits <= 52, f"{rules.fraction_bits} bits are too many for a fraction")
+    require(0 < rules.max_samples < 2**31, f"at most {rules.max_samples} samples makes no sense")
+    clip, noise = rules.clip_norm, rules.noise_multiplier
+    require(0 <= clip < 2.0**52 and 0 <= noise < 1e6, f"clip {clip} and noise {noise} are no norms")
+    require((clip > 0) == (noise > 0), "a clip and its noise go together")
 
 
 def _state(number: int) -> str:

@@ -10,6 +10,7 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,8 @@ class _Participation:
             trained = await asyncio.to_thread(self._compute, start)
         metrics = encode_figures(self._participant.metrics())
         self._trained = trained
+        if start.fixed_point.clip_norm:  # all count the same, and nobody needs to know more
+            trained = trained._replace(samples=1)
         await self._secure.deliver(
             start, trained, lambda masked: self._deliver(round_, masked, trained, metrics)
         )
@@ -269,7 +272,8 @@ class _Participation:
         trained = self._line.known.run.trained
         answers.task(task, round_, trained_before=trained > 0)
         masked = task.initial or task.HasField("fixed_point")
-        self._policy.agree_to_task(masked=masked, epochs=task.epochs, trained=trained)
+        noise = inf if task.initial else task.fixed_point.noise_multiplier
+        self._policy.agree_to_task(masked=masked, noise=noise, epochs=task.epochs, trained=trained)
         return task
 
     def _open(self, start: Any) -> ParticipantBucket | PresignedBucket | CarriedWeights:

@@ -41,6 +41,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     # threshold above two thirds is always asked for. A third of `least_cohort` may not collude.
     least_cohort: int = 3
     least_threshold: int = 0
+    # Of the noise that members add to a masked sum: its deviation in multiples of what one of them
+    # can move the sum by. About 1 is usual.
+    least_noise: float = 0.0
     # Bytes of the largest model that is read.
     most_bytes: int = 8 << 30
     # Rounds and epochs a round that we train, at the most; 0 sets no limit.
@@ -57,6 +60,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             yield Broken("least_cohort", "must be 2 or more: a sum of one is no sum")
         if not 0 <= self.least_threshold < 2**31:
             yield Broken("least_threshold", "must be 0 (above two thirds) or more")
+        if not 0 <= self.least_noise < 1e6:
+            yield Broken("least_noise", "must be from 0 (none) to 1,000,000")
         if self.most_bytes < 1:
             yield Broken("most_bytes", "must be 1 or more")
 
@@ -97,12 +102,17 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             f"agree to. If you do, join with --allow-bucket {told} (buckets in participant.toml)"
         )
 
-    def agree_to_task(self, *, masked: bool, epochs: int, trained: int) -> None:
+    def agree_to_task(self, *, masked: bool, noise: float, epochs: int, trained: int) -> None:
         """Refuse a round that asks for more than we give, or protects us less than we ask."""
         if self.masking and not masked:
             raise NotAgreed(
                 "the coordinator asks for an update without masks, and you asked for masking: "
                 "its [secure] is off"
+            )
+        if noise < self.least_noise:
+            raise NotAgreed(
+                f"the coordinator asks for a sum with noise of {noise:g} times the clip; you ask "
+                f"for {self.least_noise:g} (least_noise)"
             )
         if self.most_epochs and epochs > self.most_epochs:
             raise NotAgreed(

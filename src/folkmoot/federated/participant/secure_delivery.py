@@ -11,7 +11,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -22,10 +22,12 @@ from folkmoot.federated.participant.answers import require
 from folkmoot.federated.participant.connection import Connection
 from folkmoot.federated.participant.participant import Trained
 from folkmoot.federated.secure.coordinator_attempt import SecureStep
+from folkmoot.federated.secure.distributed_noise import PrivateSum, write_noisy
 from folkmoot.federated.secure.fixed_point import Precision
 from folkmoot.federated.secure.masked_update import masked_layout, write_masked
 from folkmoot.federated.secure.masks import Mask
 from folkmoot.federated.secure.messages import (
+    MAX_COHORT,
     Cohort,
     Confirmations,
     Shares,
@@ -83,7 +85,8 @@ class SecureDelivery:
         if answer.step != SecureStep.UPDATES:
             return answer
         masks = member.masks(decode(answer.payload, Shares))
-        masked = await asyncio.to_thread(_masked, start.fixed_point, trained, masks)
+        made = Masking(masks, member.honest, key.private)
+        masked = await asyncio.to_thread(_masked, start.fixed_point, trained, made)
         await upload(masked)
         answer = await give(SecureStep.UPDATES, encode(member.unopened()))
         if answer.step != SecureStep.CONFIRM:
@@ -138,14 +141,36 @@ class SecureDelivery:
             known.change(confirmed_round=round_, confirmed=names)
 
 
-def _masked(rules: Any, trained: Trained, masks: list[Mask]) -> Mapping[str, Array]:
+class Masking(NamedTuple):
+    """What an upload is hidden with."""
+
+    masks: list[Mask]
+    #: How many are sure to add noise as we do.
+    honest: int
+    secret: bytes
+
+
+def private_sum(rules: Any) -> PrivateSum | None:
+    """What members clip to and add, if they do."""
+    if not rules.clip_norm:
+        return None
+    precision = Precision(rules.limit, rules.fraction_bits)
+    return PrivateSum(rules.clip_norm, rules.noise_multiplier, precision)
+
+
+def _masked(rules: Any, trained: Trained, made: Masking) -> Mapping[str, Array]:
+    model, base = MemoryModel(trained.arrays), MemoryModel(trained.reference)
+    out = MemoryModel.empty(masked_layout(model.layout))
+    if private := private_sum(rules):
+        if wrong := private.wrong(made.honest, MAX_COHORT):
+            raise ValueError(f"no private sum can be made: {wrong}")
+        write_noisy(model, base, private, made.honest, made.secret, made.masks, out)
+        return out.arrays
     if trained.samples > rules.max_samples:
         raise ValueError(
             f"{trained.samples} samples are more than the {rules.max_samples} that secure "
             "aggregation counts; raise max_samples in [secure]"
         )
-    model, base = MemoryModel(trained.arrays), MemoryModel(trained.reference)
-    out = MemoryModel.empty(masked_layout(model.layout))
     precision = Precision(rules.limit, rules.fraction_bits)
-    write_masked(model, base, trained.samples, masks, precision, out)
+    write_masked(model, base, trained.samples, made.masks, precision, out)
     return out.arrays
