@@ -11,6 +11,8 @@ from folkmoot.authority.store.kv import Store
 from folkmoot.authority.store.kv.open import open_store
 from folkmoot.elastic import GlobalIteration
 
+MAIN = threading.main_thread().ident
+
 
 class CountingStore:
     """A store that knows how often it was asked; its clones count together with it.
@@ -43,19 +45,25 @@ class CountingStore:
         self._count([key])
         return self._store.compare_set(key, expected, desired)
 
-    def compare_set_and_count(
-        self, key: str, expected: bytes, desired: bytes, counter: str
-    ) -> tuple[bytes | None, int]:
-        self._count([key, counter])
-        return self._store.compare_set_and_count(key, expected, desired, counter)
+    def compare_set_and_set(
+        self, key: str, expected: bytes, desired: bytes, other: str, value: bytes
+    ) -> bytes | None:
+        self._count([key, other])
+        return self._store.compare_set_and_set(key, expected, desired, other, value)
+
+    def compare_set_and_pile(
+        self, key: str, expected: bytes, desired: bytes, pile: str, note: bytes, bell: str = ""
+    ) -> tuple[bytes | None, bytes]:
+        self._count([key, pile, pile])  # it is written and read; the wait is counted as such
+        return self._store.compare_set_and_pile(key, expected, desired, pile, note, bell)
 
     def append(self, key: str, value: bytes) -> None:
         self._count([key])
         self._store.append(key, value)
 
-    def wait(self, key: str, seconds: float) -> bytes | None:
-        self._count([key])
-        return self._store.wait(key, seconds)
+    def wait(self, key: str, seconds: float, then: str = "") -> bytes | None:
+        self._count([key, then] if then else [key])
+        return self._store.wait(key, seconds, then)
 
     def delete(self, key: str) -> bool:
         self._count([key])
@@ -72,13 +80,12 @@ class CountingStore:
         self._store.close()
 
     def _count(self, keys: Sequence[str]) -> None:
-        if threading.current_thread() is threading.main_thread():
-            kind = "iteration"
+        if threading.get_ident() == MAIN:
+            self.counts["iteration"] += len(keys)  # each kind has one thread
         elif all("heartbeat_" in key for key in keys):
-            kind = "heartbeats"
+            self.counts["heartbeats"] += len(keys)
         else:
-            kind = "housekeeping"
-        self.counts[kind] += len(keys)  # each kind has one thread
+            self.counts["housekeeping"] += len(keys)
 
 
 class OurRank(AbstractContextManager["OurRank"]):

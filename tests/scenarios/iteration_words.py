@@ -10,6 +10,7 @@ waits for a key that is written goes on in the same breath.
 > 1 silent 0 1,2                rank 0 holds ranks 1 and 2 for silent
 > 1 beat 1                      it moves its heartbeat         > 1 leave 1     > 1 tick 1
 > hold 1 Proposal               it is paused just before it asks for that    > 2 go 1
+> torn 1                        of what it is about to ask, only the first operation happens
 > crash 1                       it is gone                     > obituary 1    its launcher says so
 > write KEY VALUE               a stranger does                > empty         the store is
 > store                         what the store holds           > show 1        what a process knows
@@ -25,7 +26,7 @@ from folkmoot.core.iteration import messages as m
 from folkmoot.core.iteration.record import DEAD, Heartbeat, read_heartbeat
 from folkmoot.core.iteration.state import Asked, Phase
 from folkmoot.core.machine import Effect, Event
-from folkmoot.simulate.iteration.store import Store, perform
+from folkmoot.simulate.iteration.store import Store, parts, perform
 from scenarios.transcript import SEED, Words
 
 
@@ -163,6 +164,11 @@ class IterationWords(Words):
         self.processes[name].held = Asked(before)
         return []
 
+    def ask_torn(self, name: str) -> list[str]:
+        (first, *_), before = parts(self.processes[name].request), self.store
+        self.store, values = perform(before, first)
+        return [_asked(first, before, values)]
+
     def ask_crash(self, name: str) -> list[str]:
         del self.processes[name]
         return []
@@ -222,18 +228,21 @@ def _asked(request: m.Request, before: Store, values: tuple[bytes | None, ...]) 
                 return f"{key} is {_text(desired)}"
             done = f"{key}: {_text(expected)} => {_text(desired)}"
             return done if values[0] == desired else f"{done} refused, it is {_text(values[0])}"
-        case m.Arrive(key, expected, desired, counter):
+        case m.Arrive(key, expected, desired, pile):
             first = _asked(m.CompareSet(key, expected, desired), before, values[:1])
-            return f"{first}; {counter} counts {_text(values[1])}"
+            return f"{first}; {pile} has {_text(values[1])}"
+        case m.Decide(key, expected, desired, bell):
+            first = _asked(m.CompareSet(key, expected, desired), before, values[:1])
+            return f"{first}; {bell} rings"
         case m.Add(key):
             return f"{key} counts {_text(values[0])}"
         case m.GetMany(names):
             first = names[0] == keys.CONSENSUS and names[2:] != (names[-1],)
             return "looks at everything" if first else f"reads {', '.join(names)}"
         case m.Wait(key):
-            return f"finds {key}"
+            return f"is woken by {key}"
         case m.Set(key):
-            return f"{key}: written"
+            return f"{key} rings"
 
 
 def _text(value: bytes | None) -> str:

@@ -102,7 +102,8 @@ class Ranks(Processes):
 
 
 # A rank that is clearly slower than the others, so that it is the one who decides. It kills itself
-# at one of its requests to the store, before or after that was carried out.
+# at one of its requests to the store: before or after that was carried out, or in the middle, when
+# of its two operations the first has happened.
 DYING = """
 import os, signal, time
 from folkmoot.authority.store.kv.open import open_store
@@ -121,7 +122,9 @@ class Dying:
     def __getattr__(self, name):
         def request(*arguments):
             self.requests += 1
-            if self.requests == {request} and not {after}:
+            if self.requests == {request} and {when!r} == "within" and "_and_" in name:
+                self.store.compare_set(*arguments[:3])
+            if self.requests == {request} and {when!r} != "after":
                 os.kill(os.getpid(), signal.SIGKILL)
             answer = getattr(self.store, name)(*arguments)
             if self.requests == {request}:
@@ -136,7 +139,7 @@ with GlobalIteration(Dying(open_store(os.environ["FOLKMOOT_STORE"]))) as it:
 
 
 def die_at_every_request(ranks: Ranks, requests: range) -> None:
-    """Rank 1 dies before and after each of these, and is started again; the others go on."""
+    """Rank 1 dies before, within and after each of these, and is started again; the others go on."""
     body = "import time; time.sleep(0.005)"
     stop = ranks.folder / "stop"
     for rank in range(ranks.world):
@@ -147,8 +150,8 @@ def die_at_every_request(ranks: Ranks, requests: range) -> None:
             )
     won = 0
     for request in requests:
-        for after in (False, True):
-            ranks.run(1, DYING.format(request=request, after=after))
+        for when in ("before", "within", "after"):
+            ranks.run(1, DYING.format(request=request, when=when))
             code = ranks["rank-1"].wait(PATIENCE)
             assert code == -signal.SIGKILL, ranks.output("rank-1")
             ranks.kill("rank-1")

@@ -130,8 +130,8 @@ def increment_global_iteration(rank: Rank) -> Record | None:
 def catch_up_restarting_rank(rank: Rank, seconds: float = 0.0) -> int:
     """Wait so long for a decision; the number of the newest, -1 before the first."""
     if isinstance(rank.request, m.Wait):
-        wait, rank.request = m.Wait(rank.request.key, round(seconds * 1000)), None
-        rank.apply(m.Answered(rank.ask(wait)))
+        wait, rank.request = rank.request, None
+        rank.apply(m.Answered(rank.ask(m.Wait(wait.key, round(seconds * 1000), wait.then))))
     return rank.state.iteration
 
 
@@ -144,6 +144,5 @@ def clear_global_iteration_ready(rank: Rank) -> None:
     """Show the newest number, and delete keys that nobody reads any more."""
     while rank.chores:
         chores = rank.chores.pop()
-        for key in chores.delete:
-            rank.store.delete(key)
+        rank.store.delete_many(chores.delete)
         rank.store.set(keys.COUNTER, b"%d" % chores.iteration)

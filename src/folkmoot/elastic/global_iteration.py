@@ -197,7 +197,9 @@ class GlobalIteration:
         if not isinstance(request, m.Wait) or self._heartbeat is None:
             return request
         soon = self._heartbeat.until_silence()  # it is past while the thread cannot look
-        return m.Wait(request.key, min(request.ms, soon + MARGIN)) if soon > 0 else request
+        if soon <= 0:
+            return request
+        return m.Wait(request.key, min(request.ms, soon + MARGIN), request.then)
 
     def _tick(self) -> None:
         due = next_tick(self._state, now_ms())

@@ -7,7 +7,17 @@ import time
 from collections.abc import Callable, Iterator
 
 from folkmoot.authority.store.kv import Store, StoreError, StoreGone
-from folkmoot.core.iteration.messages import Add, Arrive, CompareSet, GetMany, Request, Set, Wait
+from folkmoot.core.iteration.messages import (
+    RUNG,
+    Add,
+    Arrive,
+    CompareSet,
+    Decide,
+    GetMany,
+    Request,
+    Set,
+    Wait,
+)
 from folkmoot.elastic.errors import Garbage, StoreLost
 from folkmoot.host.clock import backoff
 
@@ -24,18 +34,14 @@ def ask(store: Store, request: Request) -> Values:
 ASK: dict[type, Callable[..., Values]] = {
     CompareSet: lambda s, r: (s.compare_set(r.key, r.expected, r.desired),),
     Add: lambda s, r: (b"%d" % s.add(r.key, r.amount),),
-    Arrive: lambda s, r: _arrive(s, r),
+    Arrive: lambda s, r: s.compare_set_and_pile(
+        r.key, r.expected, r.desired, r.pile, r.note, r.bell
+    ),
+    Decide: lambda s, r: (s.compare_set_and_set(r.key, r.expected, r.desired, r.bell, RUNG),),
     GetMany: lambda s, r: tuple(s.get_many(r.keys)),
-    Wait: lambda s, r: (s.wait(r.key, r.ms / 1000),),
+    Wait: lambda s, r: (s.wait(r.key, r.ms / 1000, r.then),),
     Set: lambda s, r: (s.set(r.key, r.value),),
 }
-
-
-def _arrive(store: Store, request: Arrive) -> Values:
-    found, count = store.compare_set_and_count(
-        request.key, request.expected, request.desired, request.counter
-    )
-    return found, b"%d" % count
 
 
 def ask_patiently(store: Store, request: Request, patience: float) -> Values:

@@ -87,15 +87,46 @@ def test_compare_set_of_a_missing_key_stores_nothing(store: Store) -> None:
     assert store.get("key") is None
 
 
-def test_compare_set_and_count_counts_however_the_comparison_went(store: Store) -> None:
-    assert store.compare_set_and_count("mine", b"", b"1", "all") == (b"1", 1)
-    assert store.compare_set_and_count("mine", b"", b"2", "all") == (b"1", 2)
-    assert store.compare_set_and_count("mine", b"1", b"2", "all") == (b"2", 3)
-    assert store.compare_set_and_count("none", b"1", b"2", "all") == (None, 4)
-    assert store.get_many(["mine", "none", "all"]) == [b"2", None, b"4"]
-    store.set("all", b"a word")
-    with pytest.raises(WrongType, match="not a number"):
-        store.compare_set_and_count("mine", b"2", b"3", "all")
+def test_compare_set_and_set_sets_however_the_comparison_went(store: Store) -> None:
+    assert store.compare_set_and_set("mine", b"", b"1", "bell", b"a") == b"1"
+    assert store.get_many(["mine", "bell"]) == [b"1", b"a"]
+    assert store.compare_set_and_set("mine", b"", b"2", "bell", b"b") == b"1"
+    assert store.compare_set_and_set("mine", b"1", b"2", "bell", b"c") == b"2"
+    assert store.compare_set_and_set("none", b"1", b"2", "bell", b"d") is None
+    assert store.get_many(["mine", "none", "bell"]) == [b"2", None, b"d"]
+    long = b"x" * 300_000  # etcd is not asked to compare so much
+    assert store.compare_set_and_set("mine", b"2", long, "bell", b"e") == long
+    assert store.compare_set_and_set("mine", long, b"3", "bell", b"f") == b"3"
+    assert store.get_many(["mine", "bell"]) == [b"3", b"f"]
+
+
+def test_compare_set_and_pile_piles_however_the_comparison_went(store: Store) -> None:
+    other = store.clone()
+    assert store.compare_set_and_pile("mine", b"", b"1", "pile", b"a ") == (b"1", b"a ")
+    found, notes = other.compare_set_and_pile("mine", b"", b"2", "pile", b"b ")
+    assert (found, sorted(notes.split())) == (b"1", [b"a", b"b"])
+    found, notes = other.compare_set_and_pile("none", b"1", b"2", "another", b"c ")
+    assert (found, notes) == (None, b"c ")
+    store.delete_many(["pile"])
+    assert store.compare_set_and_pile("mine", b"1", b"2", "pile", b"d ") == (b"2", b"d ")
+    found, notes = other.compare_set_and_pile("yours", b"", b"1", "another", b"e ")
+    assert notes.split()[-1] == b"e"  # what was deleted with one pile is of no other
+    other.close()
+
+
+def test_who_piles_up_at_once_finds_itself_and_the_last_finds_all(store: Store) -> None:
+    def arrive(rank: int) -> set[bytes]:
+        own = store.clone()
+        mine = b"%d " % rank
+        found, notes = own.compare_set_and_pile(f"slot {rank}", b"", mine, "pile", mine)
+        own.close()
+        assert found == mine
+        assert mine in notes
+        return set(notes.split())
+
+    with ThreadPoolExecutor(16) as threads:
+        seen = list(threads.map(arrive, range(16)))
+    assert {b"%d" % rank for rank in range(16)} in seen
 
 
 def test_append_adds_to_the_end(store: Store) -> None:
@@ -126,6 +157,37 @@ def test_wait_gives_at_once_what_is_there(store: Store) -> None:
     store.set("key", b"value")
     assert store.wait("key", 60) == b"value"
     assert store.wait("key", 0) == b"value"
+
+
+def test_wait_with_a_bell_gives_what_it_rings_for(store: Store) -> None:
+    store.set("value", b"old")
+    assert store.wait("bell", 0.05, "value") is None
+    with ThreadPoolExecutor(1) as thread:
+        other = store.clone()
+        waiting = thread.submit(other.wait, "bell", 60, "value")
+        assert store.compare_set_and_set("value", b"old", b"new", "bell", b"1") == b"new"
+        assert waiting.result(60) == b"new"
+        other.close()
+    store.set("value", b"newer")
+    assert store.wait("bell", 0, "value") == b"newer"
+
+
+def test_who_said_what_it_will_wait_for_may_do_so_or_something_else(store: Store) -> None:
+    other = store.clone()
+    store.set("value", b"1")
+    other.compare_set_and_pile("mine", b"", b"1", "pile", b"a,", "bell")
+    assert other.wait("bell", 0.05, "value") is None
+    other.compare_set_and_pile("mine", b"1", b"2", "pile", b"a,", "bell")
+    assert other.get("value") == b"1"
+    other.compare_set_and_pile("mine", b"2", b"3", "pile", b"a,", "bell")
+    store.set("bell", b"1")
+    assert other.wait("another", 0.05) is None
+    other.compare_set_and_pile("mine", b"3", b"4", "pile", b"a,", "bell")
+    assert other.compare_set_and_set("value", b"1", b"2", "bell", b"1") == b"2"
+    other.compare_set_and_pile("mine", b"4", b"5", "pile", b"a,", "bell")
+    assert other.wait("bell", 60, "value") == b"2"
+    assert other.get_many(["mine", "value"]) == [b"5", b"2"]
+    other.close()
 
 
 def test_wait_for_nothing_ends_with_none(store: Store) -> None:

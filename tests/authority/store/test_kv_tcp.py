@@ -22,6 +22,8 @@ OPERATIONS: dict[str, Callable[[Store], object]] = {
     "set": lambda store: store.set("key", b"1"),
     "add": lambda store: store.add("count", 1),
     "compare_set": lambda store: store.compare_set("key", b"1", b"2"),
+    "compare_set_and_set": lambda store: store.compare_set_and_set("key", b"1", b"2", "b", b"1"),
+    "compare_set_and_pile": lambda store: store.compare_set_and_pile("k", b"", b"2", "p", b"1"),
     "append": lambda store: store.append("key", b"1"),
     "wait": lambda store: store.wait("never", 0.2),
     "delete": lambda store: store.delete("key"),
@@ -184,6 +186,10 @@ def test_the_other_server_of_torch_is_understood() -> None:
     store.append("list", b"1")
     assert store.compare_set("key", b"", b"1") == b"1"
     assert store.wait("never", 0.1) is None
+    assert store.compare_set_and_pile("k", b"", b"1", "p", b"a,", "bell") == (b"1", b"a,")
+    assert store.compare_set_and_set("k", b"1", b"2", "bell", b"1") == b"2"
+    assert store.compare_set_and_pile("k", b"2", b"3", "p", b"b,", "bell") == (b"3", b"a,b,")
+    assert store.wait("bell", 60, "k") == b"3"
     assert store.get_many(["count", "list", "key", "none"]) == [b"3", b"1", b"1", None]
     store.set("count", b"word")
     with pytest.raises(WrongType):

@@ -27,13 +27,17 @@ def check(bounds: Bounds, **rules: object) -> Verdict:
 
 
 def test_three_ranks_start_one_is_started_again_and_one_dies() -> None:
-    verdict = check(Bounds(3, iterations=1, restarts=1, crashes=1, begun=True))
+    verdict = check(Bounds(3, iterations=1, restarts=1, crashes=1, begun=True, split=False))
     assert verdict.states > 30_000
 
 
 def test_three_ranks_suspect_each_other_over_two_iterations() -> None:
-    verdict = check(Bounds(3, iterations=2, restarts=0, crashes=0, begun=True))
+    verdict = check(Bounds(3, iterations=2, restarts=0, crashes=0, begun=True, split=False))
     assert verdict.states > 50_000
+
+
+def test_two_ranks_one_is_started_again_between_any_two_operations() -> None:
+    check(Bounds(2, iterations=2, restarts=1, crashes=0, begun=True))
 
 
 def test_three_ranks_start_from_an_empty_store() -> None:
@@ -47,7 +51,8 @@ def test_two_ranks_read_key_by_key_and_lose_answers() -> None:
 def test_two_ranks_give_up_on_stragglers(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the keys of an iteration are deleted as soon as the next one is decided."""
     monkeypatch.setattr(machine, "KEPT", 1)
-    check(Bounds(2, iterations=3, restarts=0, crashes=0, begun=True), straggler_timeout=1)
+    bounds = Bounds(2, iterations=3, restarts=0, crashes=0, begun=True, split=False)
+    check(bounds, straggler_timeout=1)
 
 
 @pytest.mark.faults
@@ -55,11 +60,13 @@ def test_two_ranks_give_up_on_stragglers(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     "bounds",
     [
-        Bounds(3, iterations=2, restarts=1, crashes=0, begun=True),
-        Bounds(3, iterations=1, restarts=2, crashes=0, begun=True),
-        Bounds(3, iterations=1, restarts=1, crashes=1, losses=1, begun=True),
-        Bounds(3, iterations=1, restarts=1, crashes=1),
-        Bounds(3, iterations=3, restarts=0, crashes=0, begun=True, calm=False),
+        Bounds(3, iterations=2, restarts=1, crashes=0, begun=True, split=False),
+        Bounds(3, iterations=2, restarts=0, crashes=0, begun=True),
+        Bounds(3, iterations=1, restarts=2, crashes=0, begun=True, split=False),
+        Bounds(3, iterations=1, restarts=1, crashes=1, begun=True),
+        Bounds(3, iterations=1, restarts=1, crashes=1, losses=1, begun=True, split=False),
+        Bounds(3, iterations=1, restarts=1, crashes=1, split=False),
+        Bounds(3, iterations=3, restarts=0, crashes=0, begun=True, calm=False, split=False),
         Bounds(2, iterations=2, restarts=1, crashes=1, begun=True),
         Bounds(2, iterations=1, restarts=1, crashes=1, losses=1, torn=True, begun=True),
     ],
@@ -84,6 +91,8 @@ FOUND = {
     "nobody is silent": (Bounds(2, restarts=0), "nobody ever goes on"),
     "a restart is the same process": (Bounds(2), "did not arrive"),
     "nobody is waited for": (Bounds(2), "without waiting for"),
+    "the members are everybody": (Bounds(3, 3, 0, 0), "is proposed after"),
+    "any note counts": (Bounds(2), "is proposed after"),
 }
 
 

@@ -14,9 +14,11 @@ from folkmoot.core.iteration.record import (
     Heartbeat,
     Member,
     Record,
+    encode_note,
     encode_record,
     read_arrival,
     read_heartbeat,
+    read_notes,
     read_record,
 )
 from folkmoot.core.iteration.state import Phase, RankState
@@ -66,6 +68,22 @@ def test_a_record_is_read_as_it_was_written_and_only_for_its_world() -> None:
 )
 def test_what_is_no_record_is_none(text: bytes) -> None:
     assert read_record(text, 3) is None
+
+
+@given(st.lists(st.builds(Member, st.integers(0, 5), st.integers(0, 3), NUMBERS)))
+def test_of_several_notes_of_a_rank_the_newest_process_counts(members: list[Member]) -> None:
+    newest: dict[int, Member] = {}
+    for member in sorted(members, key=lambda x: x.incarnation):  # stable: the last one of equals
+        newest[member.rank] = member
+    assert read_notes(b"".join(map(encode_note, members))) == newest
+
+
+def test_what_is_no_pile_of_notes_is_none() -> None:
+    good = encode_note(Member(1, 1, 7))
+    assert read_notes(good) == {1: Member(1, 1, 7)}
+    assert read_notes(None) == {}
+    for bad in (b"\xff", b"[1,1]", b"[1,-1,4]", b"[1,1,1,1],", b"[1," + b"9" * 16 + b",1],", b"["):
+        assert read_notes(good + bad) is None
 
 
 # Heartbeats.
@@ -175,6 +193,11 @@ GARBAGE = st.one_of(
 )
 
 
+MEMBERS = st.builds(Member, st.integers(0, 3), st.integers(0, 3), NUMBERS)
+NOTES = st.one_of(st.binary(max_size=20), MEMBERS.map(encode_note), st.just(b"[0,1,0],[1,1,0],"))
+PILES = st.one_of(st.none(), st.lists(NOTES, max_size=6).map(b"".join))
+
+
 @settings(deadline=None)
 @given(st.data())
 def test_a_store_full_of_garbage_never_breaks_a_rank(data: st.DataObject) -> None:
@@ -196,7 +219,7 @@ def answer(data: st.DataObject, request: Any) -> tuple[bytes | None, ...]:
             return (str(data.draw(st.integers(-(2**63), 2**63 - 1))).encode(),)
         case m.Arrive(_, _, desired):
             mine = (desired,) if data.draw(st.booleans()) else (data.draw(GARBAGE),)
-            return (*mine, str(data.draw(st.integers(-(2**63), 2**63 - 1))).encode())
+            return (*mine, data.draw(PILES))
         case m.GetMany(keys):
             return tuple(data.draw(GARBAGE) for _ in keys)
         case m.CompareSet(_, _, desired) if data.draw(st.booleans()):

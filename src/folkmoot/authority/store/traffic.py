@@ -39,19 +39,26 @@ class CountedStore:
         after = self._store.compare_set(key, expected, desired)
         return self._count(after, len(key) + len(expected) + len(desired))
 
-    def compare_set_and_count(
-        self, key: str, expected: bytes, desired: bytes, counter: str
-    ) -> tuple[bytes | None, int]:
-        after, total = self._store.compare_set_and_count(key, expected, desired, counter)
-        self._count(bytes(8), len(counter) + 8)
-        return self._count(after, len(key) + len(expected) + len(desired)), total
+    def compare_set_and_set(
+        self, key: str, expected: bytes, desired: bytes, other: str, value: bytes
+    ) -> bytes | None:
+        after = self._store.compare_set_and_set(key, expected, desired, other, value)
+        sent = len(key) + len(expected) + len(desired) + len(other) + len(value)
+        return self._count(after, sent)
+
+    def compare_set_and_pile(
+        self, key: str, expected: bytes, desired: bytes, pile: str, note: bytes, bell: str = ""
+    ) -> tuple[bytes | None, bytes]:
+        after, notes = self._store.compare_set_and_pile(key, expected, desired, pile, note, bell)
+        self._count(notes, len(pile) + len(note) + len(bell))
+        return self._count(after, len(key) + len(expected) + len(desired)), notes
 
     def append(self, key: str, value: bytes) -> None:
         self._count(None, len(key) + len(value))
         self._store.append(key, value)
 
-    def wait(self, key: str, seconds: float) -> bytes | None:
-        return self._count(self._store.wait(key, seconds), len(key))
+    def wait(self, key: str, seconds: float, then: str = "") -> bytes | None:
+        return self._count(self._store.wait(key, seconds, then), len(key) + len(then))
 
     def delete(self, key: str) -> bool:
         self._count(None, len(key))

@@ -2,16 +2,23 @@
 
 The rules, in words:
 
-- A rank that is done with iteration n writes down that it has **arrived**, in a key of its own. Its
-  process is known by its **incarnation**, a number that grows with every start of the rank: an
-  arrival counts only while the rank's heartbeat is of the same incarnation, so a restart never
-  counts twice and an older process never counts at all.
+- A rank that is done with iteration n writes down that it has **arrived**, in a key of its own, and
+  behind that a note for the others on a pile. Its process is known by its **incarnation**, a number
+  that grows with every start of the rank. One rank is one member: of its processes the newest.
 - Whoever sees that everybody expected has arrived, or is silent, **proposes** iteration n + 1 with
   those who are there. The proposal is one compare-and-set of one key, from the exact bytes of
   decision n: exactly one wins, and it decides number and members in the same instant. Who slept
   through a decision holds bytes that are no longer there and can win nothing.
-- What the winner does after that (wake the others, show the number, clean up) anybody can do, and
-  whoever finds a decision does. A winner that dies at any point holds up nobody.
+- Most often the last to arrive finds on the pile **everybody**: all ranks there are, each by the
+  process that is a member of iteration n, and none of them silent. It proposes without another
+  look. In all other cases who proposes has looked at everything, and an arrival counts only while
+  the rank's heartbeat is of the same incarnation.
+- So an older process counts in one case: it was a member, it has arrived, and what replaces it has
+  not. That is as if it had been replaced a moment after the decision, which can always happen:
+  the others find it lost, and the newer process is waited for in the iteration after.
+- Behind the proposal, in the same breath, those who wait are woken; they read what was decided
+  where it was decided. A winner that dies before it woke anybody holds up nobody: whoever finds a
+  decision wakes the others. The rest (show the number, clean up) nobody waits for.
 - Silence only lets others go on without a rank. A rank that finds itself left out arrives for the
   next iteration; whoever is alive and not there is **admitted**: the next iteration waits for it.
 - A rank stops when a newer process of it lives, when the store has lost what it knew, or when what
@@ -34,15 +41,18 @@ from folkmoot.core.iteration.record import (
     Heartbeat,
     Member,
     Record,
+    count_notes,
+    encode_note,
     encode_record,
     read_arrival,
     read_heartbeat,
+    read_notes,
     read_record,
 )
 from folkmoot.core.iteration.state import Asked, Phase, RankState
 from folkmoot.core.machine import Effect, Outcome, StateChanged, decoder
 from folkmoot.core.machine import encode as encode
-from folkmoot.core.table import Edge, first
+from folkmoot.core.table import Edge
 
 # Keys of this many iterations stay for those who read late; they cost a few bytes each. A key that
 # a dying winner left is deleted with those of the iteration `KEPT` later.
@@ -84,14 +94,24 @@ TABLE: tuple[Edge[RankState], ...] = (
     Edge(P.Restarting, P.Ready, "it has an incarnation and knows the newest decision", done),
     Edge(P.Training, P.Ready, "it is done with the iteration", done),
     Edge(P.Ready, P.Consensus, "its arrival is written down", done),
-    Edge(P.Consensus, P.Advance, "its proposal won, or it found a decision", done),
-    Edge(P.Consensus, P.NewIteration, "it was woken with the decision", decided),
+    Edge(P.Consensus, P.Advance, "it found a decision, whose winner may have died", done),
+    Edge(P.Consensus, P.NewIteration, "it has decided, or was woken", decided),
     Edge(P.Advance, P.NewIteration, "the others are woken", done),
     Edge(P.NewIteration, P.Training, "it is a member", is_member),
     Edge(P.NewIteration, P.Ready, "it was left out, and catches up", is_left_out),
 )
+
+
 # By where they begin: a rank passes several edges in each of thousands of iterations a second.
 _EDGES = {phase: tuple(edge for edge in TABLE if edge.source == phase) for phase in P}
+_PHASES = {str(phase): phase for phase in P}
+
+
+def _due(state: RankState) -> Edge[RankState] | None:
+    for edge in _EDGES[state.phase]:
+        if edge.due(state):
+            return edge
+    return None
 
 
 def create(rules: Rules, rank: int) -> RankState:
@@ -106,14 +126,13 @@ def apply(state: RankState, event: m.AnyEvent, now: int, seed: int) -> Outcome[R
     changed, effects = _RECEIVE[type(event)](state, event, now)
     if changed is state:
         return Outcome(state, effects)
-    while edge := first(_EDGES[changed.phase], changed.phase, changed):
-        before = changed.phase
-        changed = replace(changed, phase=Phase(edge.target), done=False)
-        effects += (StateChanged(before, edge.target, edge.when),)
-        changed, more = _ENTER[changed.phase](changed, before, now)
-        effects += more
+    while edge := _due(changed):
+        before, target = changed.phase, _PHASES[edge.target]
+        entered = replace(changed, phase=target, done=False)
+        changed, more = _ENTER[target](entered, before, now)
+        effects += (StateChanged(before, target, edge.when), *more)
     if changed.phase is P.Consensus and changed.asked is Asked.Nothing:
-        changed, more = _wait_or_look(changed, seed)
+        changed, more = _go_on(changed, seed)
         effects += more
     return Outcome(changed, effects)
 
@@ -148,9 +167,11 @@ def catch_up_restarting_rank(state: RankState, register: bytes | None) -> RankSt
 
 def record_iteration_for_rank(state: RankState) -> Step:
     """Arrive: this process is done with everything up to the iteration before its target."""
-    desired = Arrival(state.target - 1, state.incarnation, state.progress)
-    key, counter = keys.last_iteration(state.rank), keys.arrived(state.target)
-    return _ask(state, Asked.Arrival, m.Arrive(key, state.arrival, bytes(desired), counter))
+    desired = bytes(Arrival(state.target - 1, state.incarnation, state.progress))
+    note = encode_note(Member(state.rank, state.incarnation, state.progress))
+    key, pile = keys.last_iteration(state.rank), keys.arrived(state.target)
+    bell = keys.ready(state.target)
+    return _ask(state, Asked.Arrival, m.Arrive(key, state.arrival, desired, pile, note, bell))
 
 
 def get_active_ranks_for_coordination(
@@ -165,16 +186,16 @@ def get_active_ranks_for_coordination(
 def increment_global_iteration(
     state: RankState, members: dict[int, Member], active: dict[int, int]
 ) -> Step:
-    """Propose the target iteration with these members."""
+    """Propose the target iteration with these members, and wake those who wait for it."""
     admit = tuple(rank for rank in active if rank not in members)
     desired = encode_record(Record(state.target, tuple(members.values()), admit, state.rank))
-    request = m.CompareSet(keys.CONSENSUS, state.register, desired)
+    request = m.Decide(keys.CONSENSUS, state.register, desired, keys.ready(state.target))
     return _ask(replace(state, proposal=desired), Asked.Proposal, request)
 
 
 def signal_global_iteration_ready(state: RankState) -> Step:
     """Wake those who wait for the newest decision."""
-    return _ask(state, Asked.Wake, m.Set(keys.ready(state.iteration), state.register))
+    return _ask(state, Asked.Wake, m.Set(keys.ready(state.iteration), m.RUNG))
 
 
 def clear_global_iteration_ready(iteration: int) -> m.Housekeeping:
@@ -319,14 +340,28 @@ def _born(state: RankState, values: Values, now: int) -> Step:
 
 
 def _arrival(state: RankState, values: Values, now: int) -> Step:
-    found, count = values
+    found, pile = values
     mine = bytes(Arrival(state.target - 1, state.incarnation, state.progress))
     if found != mine:
         return _arrive_again(state, found)
-    # More are counted than have arrived if a process of some rank was counted again, never less:
-    # the last to arrive always looks.
-    look = int(count or 0) >= len(state.expected())
-    return replace(state, arrival=mine, done=True, look=look), ()
+    state = replace(state, arrival=mine, done=True)
+    # A note is on the pile before it is read: the last to arrive always sees everybody's.
+    if count_notes(pile) + len(state.silent) < state.how_many_expected():
+        return state, ()
+    notes = read_notes(pile)
+    if notes is None:
+        return replace(state, look=True), ()
+    if _everybody(state, notes):
+        return replace(state, everybody=tuple(notes[rank] for rank in sorted(notes))), ()
+    return replace(state, look=notes.keys() | set(state.silent) >= set(state.expected())), ()
+
+
+def _everybody(state: RankState, notes: dict[int, Member]) -> bool:
+    """Whether all ranks there are have arrived, by the processes of the last decision."""
+    last = state.record.members if state.record else ()
+    if state.silent or not len(last) == len(notes) == state.rules.world:
+        return False
+    return all(x.rank in notes and notes[x.rank].incarnation == x.incarnation for x in last)
 
 
 def _arrive_again(state: RankState, found: bytes | None) -> Step:
@@ -342,10 +377,11 @@ def _arrive_again(state: RankState, found: bytes | None) -> Step:
 def _decision(state: RankState, values: Values, now: int) -> Step:
     if values[0] is None:
         return replace(state, look=True), ()
-    record = read_record(values[0], state.rules.world)
-    if record is None or record.iteration != state.target:
-        return _stop(state, m.Reason.Garbage), ()
-    return replace(state, register=values[0], record=record), ()
+    after = catch_up_restarting_rank(state, values[0])
+    if after.stop or decided(after):
+        return after, ()
+    # Nobody of us rings before it is decided: look, and do not listen to that bell any more.
+    return replace(state, look=True, deaf=True), ()
 
 
 def _everything(state: RankState, values: Values, now: int) -> Step:
@@ -396,13 +432,11 @@ def _missing(
 
 
 def _proposal(state: RankState, values: Values, now: int) -> Step:
-    proposal, state = state.proposal, replace(state, proposal=b"")
+    state = replace(state, proposal=b"")
     after = catch_up_restarting_rank(state, values[0])
     if after.stop or values[0] is None:
         return _stop(state, after.stop or m.Reason.StoreEmpty), ()
-    if values[0] == proposal or decided(after):
-        return replace(after, done=True), ()
-    return replace(after, look=True), ()
+    return (after if decided(after) else replace(after, look=True)), ()
 
 
 def _wake(state: RankState, values: Values, now: int) -> Step:
@@ -436,16 +470,21 @@ def _enter_ready(state: RankState, before: Phase, now: int) -> Step:
 
 
 def _enter_consensus(state: RankState, before: Phase, now: int) -> Step:
-    return replace(state, since=now, missing=()), ()
+    return replace(state, since=now, missing=(), deaf=False), ()
 
 
-def _wait_or_look(state: RankState, seed: int) -> Step:
+def _go_on(state: RankState, seed: int) -> Step:
+    """Propose if everybody is there, else look at everything if that is worth it, else wait."""
+    if state.everybody:
+        members = {member.rank: member for member in state.everybody}
+        return increment_global_iteration(replace(state, everybody=()), members, {})
     if state.look:
         ranks = range(state.rules.world)
         arrivals, beats = map(keys.last_iteration, ranks), map(keys.heartbeat, ranks)
         return _ask(state, Asked.Everything, m.GetMany((keys.CONSENSUS, *arrivals, *beats)))
     spread = state.rules.pace * (768 + seed % 512) // 1024
-    return _ask(state, Asked.Decision, m.Wait(keys.ready(state.target), max(spread, 1)))
+    bell = keys.SILENCE if state.deaf else keys.ready(state.target)
+    return _ask(state, Asked.Decision, m.Wait(bell, max(spread, 1), keys.CONSENSUS))
 
 
 def _enter_advance(state: RankState, before: Phase, now: int) -> Step:

@@ -68,12 +68,26 @@ class Add(Effect, frozen=True, tag=True):
 
 
 class Arrive(Effect, frozen=True, tag=True):
-    """`CompareSet`, then `Add` 1 to `counter` however that went: a value for each."""
+    """`CompareSet`, then, however that went, a note onto a pile: a value, and all of the pile.
+
+    A `Wait` for `bell` will follow, unless it turns out that there is something else to do.
+    """
 
     key: str
     expected: bytes
     desired: bytes
-    counter: str
+    pile: str
+    note: bytes
+    bell: str
+
+
+class Decide(Effect, frozen=True, tag=True):
+    """`CompareSet`, then, however that went, `Set` the bell: the first one's value."""
+
+    key: str
+    expected: bytes
+    desired: bytes
+    bell: str
 
 
 class GetMany(Effect, frozen=True, tag=True):
@@ -81,10 +95,14 @@ class GetMany(Effect, frozen=True, tag=True):
 
 
 class Wait(Effect, frozen=True, tag=True):
-    """The key's value as soon as it has one, None after `ms` milliseconds without."""
+    """The key's value as soon as it has one, None after `ms` milliseconds without.
+
+    With `then`, the value of that key: the other one is a bell.
+    """
 
     key: str
     ms: int
+    then: str = ""
 
 
 class Set(Effect, frozen=True, tag=True):
@@ -92,7 +110,9 @@ class Set(Effect, frozen=True, tag=True):
     value: bytes
 
 
-Request = CompareSet | Add | Arrive | GetMany | Wait | Set
+Request = CompareSet | Add | Arrive | Decide | GetMany | Wait | Set
+# What a bell is set to. It says nothing: the decision is read where it was made.
+RUNG = b"1"
 
 # What else follows.
 

@@ -4,6 +4,7 @@ A stranger may have written them: what does not read as what it should be is Non
 """
 
 import re
+from operator import attrgetter
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -24,6 +25,10 @@ class Member(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     progress: Number
 
 
+_rank_of, _progress_of = attrgetter("rank"), attrgetter("progress")
+_incarnation_of = attrgetter("incarnation")
+
+
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One decision: this iteration, these members. All of it stands in one value, or nothing."""
 
@@ -34,18 +39,23 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        return tuple(member.rank for member in self.members)
+        return tuple(map(_rank_of, self.members))
 
     @property
     def progress(self) -> int:
         """How far the members are who are furthest; the others take their state from those."""
-        return max(member.progress for member in self.members)
+        furthest: int = max(map(_progress_of, self.members))
+        return furthest
 
     def furthest(self) -> tuple[int, ...]:
-        return tuple(member.rank for member in self.members if member.progress == self.progress)
+        progress = self.progress
+        return tuple(member.rank for member in self.members if member.progress == progress)
 
     def has(self, rank: int, incarnation: int) -> bool:
-        return any((x.rank, x.incarnation) == (rank, incarnation) for x in self.members)
+        for member in self.members:
+            if member.rank == rank:
+                return member.incarnation == incarnation
+        return False
 
 
 _encode = msgspec.json.Encoder().encode
@@ -82,6 +92,29 @@ _ARRIVAL = re.compile(rb"(-1|\d{1,15}):(\d{1,15}):(\d{1,15})")
 def read_arrival(value: bytes | None) -> Arrival | None:
     match = _ARRIVAL.fullmatch(value or b"")
     return Arrival(*map(int, match.groups())) if match else None
+
+
+_END = b"],"
+_decode_notes = msgspec.json.Decoder(list[Member]).decode
+
+
+def encode_note(member: Member) -> bytes:
+    """For the pile of those who have arrived, where notes lie one behind the other."""
+    return b"[%d,%d,%d" % (member.rank, member.incarnation, member.progress) + _END
+
+
+def count_notes(pile: bytes | None) -> int:
+    return (pile or b"").count(_END)
+
+
+def read_notes(pile: bytes | None) -> dict[int, Member] | None:
+    """By rank; of several processes of one, the newest. None if there is anything else, too."""
+    try:
+        members = _decode_notes(b"[" + (pile or b"").removesuffix(b",") + b"]")
+    except UNREADABLE:
+        return None
+    members.sort(key=_incarnation_of)
+    return {member.rank: member for member in members}
 
 
 class Heartbeat(NamedTuple):

@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from folkmoot.core.iteration.config import Rules
-from folkmoot.core.iteration.record import Record
+from folkmoot.core.iteration.record import Member, Record
 
 
 class Phase(StrEnum):
@@ -13,7 +13,7 @@ class Phase(StrEnum):
     Training = "Training"
     Ready = "Ready"  # done with its iteration; writes down that it has arrived
     Consensus = "Consensus"  # waits for the decision, or makes it
-    Advance = "Advance"  # its proposal won; wakes the others
+    Advance = "Advance"  # found a decision; wakes the others, as its winner may have died
     NewIteration = "NewIteration"  # knows the decision
     Stopped = "Stopped"
 
@@ -52,6 +52,8 @@ class RankState(msgspec.Struct, frozen=True):
     silent: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()  # whom it was said to wait for
     look: bool = False  # whether it looks at everything before it waits
+    everybody: tuple[Member, ...] = ()  # all ranks there are, when all of them were seen to arrive
+    deaf: bool = False  # whether it was woken for nothing
     done: bool = False  # whether the phase's own work is done
     stop: str = ""
 
@@ -59,6 +61,11 @@ class RankState(msgspec.Struct, frozen=True):
     def iteration(self) -> int:
         """The newest that was decided; -1 before the first."""
         return self.record.iteration if self.record else -1
+
+    def how_many_expected(self) -> int:
+        if self.record is None:
+            return self.rules.world
+        return len(self.record.members) + len(self.record.admit)
 
     def expected(self) -> tuple[int, ...]:
         """Who is waited for, if alive: those of the last decision, and those it admits."""

@@ -12,7 +12,7 @@ from folkmoot.core.iteration.record import encode_record, read_record
 from folkmoot.core.iteration.state import Phase
 from folkmoot.simulate.audit import Chart, Invariant, Problems, Step
 from folkmoot.simulate.invariants import OF_EVERY_MACHINE
-from folkmoot.simulate.iteration.job import Hear, Job, Perform, To
+from folkmoot.simulate.iteration.job import Hear, Job, To
 from folkmoot.simulate.iteration.opinion import doubt, had_arrived
 
 if TYPE_CHECKING:
@@ -48,12 +48,11 @@ def one_decision_follows_another(audit: JobAudit, step: Step[Job]) -> Problems:
                 yield f"{member} did not arrive for iteration {record.iteration}"
 
 
-def those_who_wait_are_woken_with_a_decision(audit: JobAudit, step: Step[Job]) -> Problems:
-    match step.event:
-        case Perform(name, number) if step.effects:
-            request = step.before.processes[name].requests[number]
-            if isinstance(request, m.Set) and request.value not in audit.decided:
-                yield f"{request.key} is written, and that was not decided"
+def a_bell_rings_for_a_decision(audit: JobAudit, step: Step[Job]) -> Problems:
+    record = read_record(step.after.store.get(keys.CONSENSUS), audit.config.world)
+    decided = record.iteration if record else -1
+    if keys.ready(decided + 1) in step.after.store:
+        yield f"{keys.ready(decided + 1)} rings, and that was not decided"
 
 
 def who_takes_part_was_decided_on(audit: JobAudit, step: Step[Job]) -> Problems:
@@ -108,7 +107,7 @@ def a_process_does_what_every_machine_does(audit: JobAudit, step: Step[Job]) -> 
 
 INVARIANTS: tuple[Invariant, ...] = (
     one_decision_follows_another,
-    those_who_wait_are_woken_with_a_decision,
+    a_bell_rings_for_a_decision,
     who_takes_part_was_decided_on,
     a_proposal_follows_from_what_was_seen,
     a_rank_stops_only_when_a_newer_process_began,

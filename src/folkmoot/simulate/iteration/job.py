@@ -21,7 +21,7 @@ from folkmoot.core.iteration.record import DEAD, read_heartbeat, read_record
 from folkmoot.core.iteration.state import RankState
 from folkmoot.core.machine import Effect, Event, Outcome, decoder
 from folkmoot.core.machine import encode as encode
-from folkmoot.simulate.iteration.store import Store, Values, perform
+from folkmoot.simulate.iteration.store import Store, Values, parts, perform
 
 RUNNING, OVER = "running", "over"
 MORE = 3  # iterations after the faults have stopped, the last one with all who are alive
@@ -36,10 +36,11 @@ class Begin(Event, frozen=True, tag=True):
 
 
 class Perform(Event, frozen=True, tag=True):
-    """A request of a process reaches the store: perhaps late, perhaps again."""
+    """A request of a process reaches the store: late perhaps, or again, or only its first part."""
 
     process: str
     number: int
+    torn: bool = False
 
 
 class Hear(Event, frozen=True, tag=True):
@@ -137,8 +138,11 @@ def apply(job: Job, event: AnyEvent, now: int, seed: int) -> Outcome[Job]:
 def _perform(job: Job, event: Perform, process: Process, now: int, seed: int) -> Outcome[Job]:
     if event.number >= len(process.requests):
         return Outcome(job, ())
-    store, values = perform(job.store, process.requests[event.number])
+    request = process.requests[event.number]
+    store, values = perform(job.store, parts(request)[0] if event.torn else request)
     job = _with_store(job, store)
+    if event.torn:
+        return Outcome(job, (Answers(()),))  # which nobody hears
     if event.number == process.heard and values != process.answer:
         job = _with(job, event.process, replace(process, answer=values))
     return Outcome(job, (Answers(values),))

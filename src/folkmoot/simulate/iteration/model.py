@@ -38,7 +38,7 @@ from folkmoot.core.iteration.state import Asked, Phase, RankState
 from folkmoot.core.machine import Effect
 from folkmoot.simulate.iteration.checker import Step
 from folkmoot.simulate.iteration.opinion import doubt, had_arrived
-from folkmoot.simulate.iteration.store import Store, Values, perform
+from folkmoot.simulate.iteration.store import Store, Values, parts, perform
 
 LATE = 10**9  # a time at which every time to wait is over
 LOST = b"a proposal that cannot win"
@@ -53,6 +53,7 @@ class Bounds(NamedTuple):
     losses: int = 0  # answers that do not come
     suspicion: bool = True  # whether the living may be held for silent
     torn: bool = False  # whether a look reads one key after the other
+    split: bool = True  # whether others come between the two operations of a request, or a death
     begun: bool = False  # whether the first process of each rank has begun already
     calm: bool = True  # whether faults may stop
 
@@ -62,7 +63,7 @@ class Process(NamedTuple):
 
     state: RankState
     request: Any
-    seen: Values = ()  # what it has read of a torn look
+    seen: Values = ()  # what was answered to the first parts of its request
 
 
 class World(NamedTuple):
@@ -223,19 +224,18 @@ class Ranks:
     def _find_forgotten(self, oldest: int, store: int, history: int) -> tuple[int, int]:
         decided = self._histories[history]
         kept = tuple(b"" if n < oldest else value for n, value in enumerate(decided))
-        old = {keys.ready(n) for n in range(min(oldest, len(decided)))}
+        past = range(min(oldest, len(decided)))
+        old = {key(n) for n in past for key in (keys.ready, keys.arrived)}
         items = tuple(item for item in self._stores[store] if item[0] not in old)
         return self._stores.number(items), self._histories.number(kept)
 
     def _find_hopeless(self, number: int, register: bytes) -> int:
         """All proposals that a process can no longer win with are the same one."""
-        state, request, _ = self._processes[number]
-        if not isinstance(request, m.CompareSet) or request.key != keys.CONSENSUS:
-            return number
-        if request.expected == register:
+        state, request, seen = self._processes[number]
+        if not isinstance(request, m.Decide) or request.expected == register:
             return number
         lost = replace(request, desired=LOST)
-        return self._processes.number(Process(replace(state, proposal=LOST), lost))
+        return self._processes.number(Process(replace(state, proposal=LOST), lost, seen))
 
     # What goes wrong, and how that ends.
 
@@ -303,8 +303,10 @@ class Ranks:
             for move in self._ask(asking, store, silent):
                 moves.setdefault(move._replace(said=Said(None)), move)
         if losses and silent is None and process.request:
-            after, _ = _perform(store, process.request)
-            moves[None] = self._judged(store, after, number, Said(process.request, lost=True), ())
+            # The last part of it happens, and is heard of by nobody: it is asked for again, whole.
+            after, _ = perform(store, self._part(process))
+            again = self._processes.number(process._replace(seen=()))
+            moves[None] = self._judged(store, after, again, Said(process.request, lost=True), ())
         return tuple(moves.values())
 
     def _asking(self, process: Process, store: Store, calm: bool) -> Iterator[Process]:
@@ -324,19 +326,35 @@ class Ranks:
     def _ask(
         self, process: Process, store: Store, silent: tuple[int, ...] | None
     ) -> Iterator[Move]:
-        request = process.request
-        after, values = _perform(store, request)
-        if self.bounds.torn and process.state.asked is Asked.Everything:
-            values = (*process.seen, values[len(process.seen)])
-            if len(values) < len(request.keys):
-                reading = self._processes.number(process._replace(seen=values))
-                yield self._judged(store, after, reading, Said(request), ())
-                return
+        after, answer = perform(store, self._part(process))
+        values = (*process.seen, *answer)
+        if len(process.seen) + 1 < self._parts(process.request):
+            waiting = self._processes.number(process._replace(seen=values))
+            yield self._judged(store, after, waiting, Said(process.request, values), ())
+            return
         for view in self._views(process.state, silent):
             yield self._answered(process, store, after, values, view)
 
+    def _parts(self, request: Any) -> int:
+        """How many operations it is: others come between, and it can die there."""
+        if self.bounds.torn and isinstance(request, m.GetMany):
+            return len(request.keys)
+        return len(parts(request)) if self.bounds.split else 1
+
+    def _part(self, process: Process) -> Any:
+        """The next of them."""
+        request, at = process.request, len(process.seen)
+        if self.bounds.torn and isinstance(request, m.GetMany):
+            return m.GetMany(request.keys[at : at + 1])
+        return parts(request)[at] if self.bounds.split else request
+
     def _views(self, state: RankState, silent: tuple[int, ...] | None) -> Iterator[View]:
-        if state.asked is not Asked.Everything:
+        if state.asked is Asked.Arrival:
+            # Whether anybody is silent, not who.
+            other = (state.rank + 1) % self.bounds.ranks
+            doubts = (other,) if self.bounds.suspicion and self.bounds.ranks > 1 else ()
+            yield from map(View, {(), doubts} if silent is None else {silent})
+        elif state.asked is not Asked.Everything:
             yield View()
         elif silent is not None:
             yield View(silent, late=state.record is None)
@@ -470,14 +488,6 @@ def _name(state: RankState) -> str:
     return f"rank {state.rank}, process {state.incarnation or '?'}"
 
 
-def _perform(store: Store, request: m.Request) -> tuple[Store, Values]:
-    """How many have arrived only says when to look, and who waits here may always look."""
-    if not isinstance(request, m.Arrive):
-        return perform(store, request)
-    after, values = perform(store, m.CompareSet(request.key, request.expected, request.desired))
-    return after, (*values, b"0")
-
-
 def _request(effects: tuple[Effect, ...]) -> Any:
     return next((e for e in effects if isinstance(e, m.Request)), None)
 
@@ -498,7 +508,11 @@ def _words(said: Said) -> str:
             return f"sets {key}"
         case m.Add(key):
             return f"adds to {key}"
-        case m.CompareSet(key, _, desired) | m.Arrive(key, _, desired):
+        case m.Decide(bell=bell) if len(values) == 2:
+            return f"sets {bell}"
+        case m.Arrive(pile=pile) if len(values) == 2:
+            return f"puts a note on {pile}"
+        case m.CompareSet(key, _, desired) | m.Arrive(key, _, desired) | m.Decide(key, _, desired):
             won = "" if not values else " (done)" if values[0] == desired else " (refused)"
             return f"compares and sets {key} to {desired.decode()}{won}"
     return "learns that it is fenced"

@@ -18,13 +18,13 @@ _incarnation = machine._incarnation
 def _set(state: RankState, members: Any, active: Any) -> Any:
     """The seed's election: whoever writes last has won, and everybody has."""
     after, (request,) = _increment(state, members, active)
-    assert isinstance(request, m.CompareSet)
+    assert isinstance(request, m.Decide)
     return after, (m.Set(request.key, request.desired),)
 
 
 def _expect_nothing(state: RankState, members: Any, active: Any) -> Any:
     after, (request,) = _increment(state, members, active)
-    assert isinstance(request, m.CompareSet)
+    assert isinstance(request, m.Decide)
     return after, (replace(request, expected=b""),)
 
 
@@ -34,7 +34,7 @@ def _admit_nobody(state: RankState, members: Any, active: Any) -> Any:
 
 def _skip(state: RankState, members: Any, active: Any) -> Any:
     after, (request,) = _increment(state, members, active)
-    assert isinstance(request, m.CompareSet)
+    assert isinstance(request, m.Decide)
     record = read_record(request.desired, state.rules.world)
     assert record is not None
     desired = encode_record(replace(record, iteration=record.iteration + 1))
@@ -80,6 +80,19 @@ def _same_process(state: RankState, values: Any, now: int) -> Any:
     return _incarnation(state, (b"1",), now)
 
 
+def _members_are_everybody(state: RankState, notes: dict[int, Member]) -> bool:
+    """Who was not in the last decision is not asked about."""
+    last = state.record.members if state.record else ()
+    known = {member.rank: member.incarnation for member in last}
+    found = {rank: notes[rank].incarnation for rank in known if rank in notes}
+    return bool(known) and not state.silent and found == known
+
+
+def _any_note(state: RankState, notes: dict[int, Member]) -> bool:
+    """A rank is there, whichever process of it has left a note."""
+    return state.record is not None and not state.silent and len(notes) == state.rules.world
+
+
 def _wait_for_nobody(state: RankState, members: Any, active: Any, now: int) -> Any:
     missing, why = _missing(state, members, active, now)
     return ((), "") if state.rank in members else (missing, why)
@@ -100,7 +113,10 @@ MUTANTS: Mutants = {
     "nobody is silent": ((machine._RECEIVE, m.Silent, _nobody_is_silent),),
     "a restart is the same process": ((machine._ANSWER, Asked.Incarnation, _same_process),),
     "nobody is waited for": ((machine, "_missing", _wait_for_nobody),),
+    "the members are everybody": ((machine, "_everybody", _members_are_everybody),),
+    "any note counts": ((machine, "_everybody", _any_note),),
 }
 # A rank that is left out has nothing to train, and in a world with time it is early for the next
 # iteration: it takes the checker to show that it could starve.
-WORLD_MUTANTS = {name: MUTANTS[name] for name in MUTANTS if name != "nobody is admitted"}
+_STARVING = ("nobody is admitted",)
+WORLD_MUTANTS = {name: MUTANTS[name] for name in MUTANTS if name not in _STARVING}

@@ -21,11 +21,13 @@ from folkmoot.simulate.iteration.job import (
     Perform,
     To,
 )
+from folkmoot.simulate.iteration.store import parts
 from folkmoot.simulate.loop import Loop
 from folkmoot.simulate.network import Network
 from folkmoot.simulate.node import Node
 
 TIMEOUT = 700  # milliseconds until an answer counts as lost, and the request is repeated
+TORN = 0.01  # how often a connection breaks between the parts of a request
 
 
 class StoreNode(CoordinatorNode):
@@ -41,12 +43,15 @@ class StoreNode(CoordinatorNode):
         super().forget()
         self._waiting = {}
 
-    def perform(self, process: str, number: int) -> bool:
-        """Whether the request was one that it can answer at once."""
+    def perform(self, process: str, number: int) -> bool | None:
+        """True; None when the connection broke, perhaps in the middle of a request."""
         request = self.audit.state.processes[process].requests[number]
+        if self.loop.chance(TORN) and len(parts(request)) > 1:
+            self.submit(Perform(process, number, torn=True))
+            return None
         self.submit(Perform(process, number))
-        if isinstance(request, m.Set):
-            for node, name, at, hear in self._waiting.pop(request.key, ()):
+        for bell in _bells(request):
+            for node, name, at, hear in self._waiting.pop(bell, ()):
                 self.submit(Perform(name, at))
                 self.network.send(self, node, hear, True)
         return True
@@ -69,6 +74,16 @@ class StoreNode(CoordinatorNode):
         (found,), job = answers.values, self.audit.state
         everybody = tuple(job.store.get(keys.heartbeat(rank)) for rank in range(job.rules.world))
         return found == job.processes[process].heartbeat, everybody
+
+
+def _bells(request: m.Request) -> tuple[str, ...]:
+    """The keys that are there after it, for those who wait."""
+    match request:
+        case m.Set(key):
+            return (key,)
+        case m.Decide(bell=bell):
+            return (bell,)
+    return ()
 
 
 class RankNode(Node):
@@ -127,15 +142,16 @@ class RankNode(Node):
 
     def _do(self, effect: Effect) -> None:
         match effect:
-            case m.Set() if self.on_win:
+            case m.Decide() if self.on_win:
                 strike, self.on_win, number = self.on_win, None, self._open()
+                self._send(self.store.submit, Perform(self.process, number, torn=True))
                 strike(self)
                 if self.up:
                     self.after(0, self._ask, number)
-            case m.CompareSet() | m.Add() | m.Arrive() | m.GetMany() | m.Set():
-                self._ask(self._open())
-            case m.Wait(_, ms):
+            case m.Wait(ms=ms):
                 self._wait(self._open(), ms)
+            case _ if isinstance(effect, m.Request):
+                self._ask(self._open())
             case m.Born():
                 self._beat()
             case m.Advanced(record):

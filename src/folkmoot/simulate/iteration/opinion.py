@@ -1,5 +1,7 @@
 """A plain second opinion on what a rank may propose, and on who may be in a decision."""
 
+import json
+
 from folkmoot.core.iteration import keys
 from folkmoot.core.iteration.record import Member, Record, read_arrival, read_heartbeat, read_record
 from folkmoot.core.iteration.state import Asked, RankState
@@ -11,8 +13,12 @@ def doubt(seen: RankState, after: RankState, values: Values, *, late: bool) -> s
 
     `late`: whether it has waited for as long as its rules say.
     """
-    if seen.asked is not Asked.Everything or after.asked is not Asked.Proposal:
+    if after.asked is not Asked.Proposal:
         return ""
+    if seen.asked is Asked.Arrival:
+        return _doubt_everybody(seen, after, values[1] or b"")
+    if seen.asked is not Asked.Everything:
+        return f"{after.proposal!r} is proposed after an answer to {seen.asked}"
     world, old = seen.rules.world, read_record(values[0], seen.rules.world)
     record = read_record(after.proposal, world)
     if record is None or record.iteration != (old.iteration + 1 if old else 0):
@@ -22,6 +28,22 @@ def doubt(seen: RankState, after: RankState, values: Values, *, late: bool) -> s
         return f"{record} is proposed, and there were {sorted(there)}"
     if waited and not (late and (old is None or seen.rules.straggler_timeout)):
         return f"{record} is proposed without waiting for {sorted(waited)}"
+    return ""
+
+
+def _doubt_everybody(seen: RankState, after: RankState, pile: bytes) -> str:
+    """Without a look at everything: only if all ranks are there, by the same processes."""
+    record, old = read_record(after.proposal, seen.rules.world), seen.record
+    if record is None or old is None or seen.silent:
+        return f"{after.proposal!r} is proposed without a look"
+    notes = json.loads(f"[{pile.decode()[:-1]}]")
+    newest = {(r, max(n[1] for n in notes if n[0] == r)) for r in {n[0] for n in notes}}
+    there = {(x.rank, x.incarnation) for x in record.members}
+    before = {(x.rank, x.incarnation) for x in old.members}
+    if not there == before == newest or len(there) != seen.rules.world or record.admit:
+        return f"{record} is proposed after {old}, and there were {sorted(newest)}"
+    if record.iteration != old.iteration + 1:
+        return f"{record} is proposed after {old}"
     return ""
 
 

@@ -1,28 +1,57 @@
 """A store as a value: what each request of a rank does to it, and what it answers."""
 
+from typing import Any, NamedTuple
+
 from folkmoot.core.iteration import messages as m
 
 Store = dict[str, bytes]
 Values = tuple[bytes | None, ...]
 
 
-def perform(store: Store, request: m.Request) -> tuple[Store, Values]:
+class Pile(NamedTuple):
+    """Put a note on a pile, and read it."""
+
+    key: str
+    note: bytes
+
+
+def parts(request: Any) -> tuple[Any, ...]:
+    """The operations of a request, between which others may come, and its process die."""
+    match request:
+        case m.Arrive(key, expected, desired, pile, note):
+            return m.CompareSet(key, expected, desired), Pile(pile, note)
+        case m.Decide(key, expected, desired, bell):
+            return m.CompareSet(key, expected, desired), m.Set(bell, m.RUNG)
+    return (request,)
+
+
+def perform(store: Store, request: Any) -> tuple[Store, Values]:
     """What a store becomes and answers; the very same one when nothing changes."""
+    values: Values = ()
+    for part in parts(request):
+        store, answer = _perform(store, part)
+        values += answer
+    return store, values
+
+
+def _perform(store: Store, request: Any) -> tuple[Store, Values]:
     match request:
         case m.GetMany(names):
             return store, tuple(map(store.get, names))
-        case m.Wait(key):
-            return store, (store.get(key),)
+        case m.Wait(key, _, then):
+            return store, (store.get(then or key) if key in store else None,)
         case m.Set(key, value):
             return {**store, key: value}, (value,)
         case m.Add(key, amount):
             total = b"%d" % (int(store.get(key, b"0")) + amount)
             return {**store, key: total}, (total,)
-        case m.Arrive(key, expected, desired, counter):
-            after, (found,) = perform(store, m.CompareSet(key, expected, desired))
-            counted, (count,) = perform(after, m.Add(counter, 1))
-            return counted, (found, count)
+        case Pile(key, note):
+            # In any order, so in one: worlds that differ in nothing else are the same.
+            notes = {*store.get(key, b"").split(b"],")[:-1], note[:-2]}
+            pile = b"".join(x + b"]," for x in sorted(notes))
+            return {**store, key: pile}, (pile,)
         case m.CompareSet(key, expected, desired):
             if store.get(key, b"") == expected:
                 return {**store, key: desired}, (desired,)
             return store, (store.get(key),)
+    raise TypeError(f"{request} is no request")

@@ -57,12 +57,23 @@ class Store(Protocol):
         """
         ...
 
-    def compare_set_and_count(
-        self, key: str, expected: bytes, desired: bytes, counter: str
-    ) -> tuple[bytes | None, int]:
-        """`compare_set`, and then, however that went, `add` 1 to another key; one trip if it can.
+    def compare_set_and_set(
+        self, key: str, expected: bytes, desired: bytes, other: str, value: bytes
+    ) -> bytes | None:
+        """`compare_set`, and then, however that went, `set` another key; one trip if it can.
 
         Others may come between the two.
+        """
+        ...
+
+    def compare_set_and_pile(
+        self, key: str, expected: bytes, desired: bytes, pile: str, note: bytes, bell: str = ""
+    ) -> tuple[bytes | None, bytes]:
+        """`compare_set`, and then, however that went, put a note on a pile, and read all of it.
+
+        One trip if it can; others may come between. Notes lie on the pile in any order. A pile is
+        a key that is read by this and removed by `delete_many`, and is nothing to any other
+        operation. Who is going to `wait` for `bell` next may say so: that saves another trip.
         """
         ...
 
@@ -70,15 +81,21 @@ class Store(Protocol):
         """Add bytes to the end of the value (of none: the value)."""
         ...
 
-    def wait(self, key: str, seconds: float) -> bytes | None:
-        """The value as soon as there is one; None when there was none for so long."""
+    def wait(self, key: str, seconds: float, then: str = "") -> bytes | None:
+        """The value as soon as there is one; None when there was none for so long.
+
+        With `then`, that key's value as soon as `key` has one: a bell, and what it rings for. Such
+        a bell may be heard where none rang; who needs to know reads it in what it rings for.
+        """
         ...
 
     def delete(self, key: str) -> bool:
         """Whether there was a value to remove."""
         ...
 
-    def delete_many(self, keys: Sequence[str]) -> None: ...
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """Of piles, too."""
+        ...
 
     def clone(self) -> "Store":
         """A connection of its own to the same store."""

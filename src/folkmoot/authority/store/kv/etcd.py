@@ -90,10 +90,51 @@ class EtcdStore:
         happened, now = self._write(name, [condition], [ask.put(name, desired)], deadline)
         return desired if happened else now[0]
 
-    def compare_set_and_count(
-        self, key: str, expected: bytes, desired: bytes, counter: str
-    ) -> tuple[bytes | None, int]:
-        return self.compare_set(key, expected, desired), self.add(counter, 1)
+    def compare_set_and_set(
+        self, key: str, expected: bytes, desired: bytes, other: str, value: bytes
+    ) -> bytes | None:
+        check_value(other, value)
+        behind = [ask.put(check_key(other), value)]
+        return self._compare_set_and(key, expected, desired, behind)[0]
+
+    def compare_set_and_pile(
+        self, key: str, expected: bytes, desired: bytes, pile: str, note: bytes, bell: str = ""
+    ) -> tuple[bytes | None, bytes]:
+        """Each connection has a key on the pile, so that those who come at once do not collide."""
+        check_value(pile, note)
+        name = check_key(pile)
+        whole = ask.range_request(*ask.pile_range(name))
+        mine = ask.put(ask.pile_key(name, self._own), note)
+        behind = [mine, MESSAGES["RequestOp"](request_range=whole)]
+        found, answer = self._compare_set_and(key, expected, desired, behind)
+        if answer is None:
+            notes = self._cluster.ask("Range", whole, self._deadline())
+        else:
+            notes = answer.responses[2].response_range
+        return found, b"".join(bytes(kv.value) for kv in notes.kvs)
+
+    def _compare_set_and(
+        self, key: str, expected: bytes, desired: bytes, behind: list[Any]
+    ) -> tuple[bytes | None, Any]:
+        """`compare_set` and what is behind it, as one transaction; None if its answer is lost."""
+        check_value(key, desired)
+        name, deadline = check_key(key), self._deadline()
+        if len(expected) > LONG:
+            found = self._compare_set_long(name, expected, desired, deadline)
+            self._write(name, [], behind, deadline)
+            return found, None
+        condition = ask.value_is(name, expected) if expected else ask.revision_is(name, 0)
+        compared = ask.txn([condition], [ask.put(name, desired)], [ask.range_op(name)])
+        first = MESSAGES["RequestOp"](request_txn=compared)
+        note, answer = self._once(
+            name, [], lambda done: [first, *behind, ask.put(self._own, done)], deadline
+        )
+        if note is not None:
+            return self._find(name, deadline)[0], None
+        outcome = answer.responses[0].response_txn
+        if outcome.succeeded:
+            return desired, answer
+        return ask.found(outcome.responses[0].response_range)[0], answer
 
     def append(self, key: str, value: bytes) -> None:
         check_value(key, value)
@@ -105,7 +146,11 @@ class EtcdStore:
 
         self._update(key, longer)
 
-    def wait(self, key: str, seconds: float) -> bytes | None:
+    def wait(self, key: str, seconds: float, then: str = "") -> bytes | None:
+        value = self._wait(key, seconds)
+        return self.get(then) if then and value is not None else value
+
+    def _wait(self, key: str, seconds: float) -> bytes | None:
         name, end = check_key(key), time.monotonic() + seconds
         for delay in backoff(0.01, 0.5):
             answer = self._cluster.ask("Range", ask.range_request(name), self._deadline())
@@ -135,7 +180,8 @@ class EtcdStore:
 
     def delete_many(self, keys: Sequence[str]) -> None:
         for key in keys:
-            self.delete(key)
+            name = check_key(key)
+            self._write(name, [], [ask.delete(*ask.pile_range(name))], self._deadline())
 
     def clone(self) -> "EtcdStore":
         return EtcdStore(self._cluster.another(), self._own_prefix, self._cluster.timeout)

@@ -18,8 +18,8 @@ def txn(
     return MESSAGES["TxnRequest"](compare=compare, success=success, failure=failure)
 
 
-def range_request(name: bytes) -> Any:
-    return MESSAGES["RangeRequest"](key=name)
+def range_request(name: bytes, end: bytes = b"") -> Any:
+    return MESSAGES["RangeRequest"](key=name, range_end=end)
 
 
 def range_op(name: bytes) -> Any:
@@ -31,9 +31,19 @@ def put(name: bytes, value: bytes) -> Any:
     return MESSAGES["RequestOp"](request_put=put)
 
 
-def delete(name: bytes) -> Any:
-    delete = MESSAGES["DeleteRangeRequest"](key=name)
+def delete(name: bytes, end: bytes = b"") -> Any:
+    delete = MESSAGES["DeleteRangeRequest"](key=name, range_end=end)
     return MESSAGES["RequestOp"](request_delete_range=delete)
+
+
+def pile_key(name: bytes, own: bytes) -> bytes:
+    """Where a connection puts what it has for the pile of that name."""
+    return name + b"\0" + own
+
+
+def pile_range(name: bytes) -> tuple[bytes, bytes]:
+    """The key itself and its pile."""
+    return name, name + b"\1"
 
 
 def value_is(name: bytes, value: bytes) -> Any:

@@ -67,20 +67,30 @@ class MemoryStore:
                 space.put(key, desired)
             return space.values.get(key)
 
-    def compare_set_and_count(
-        self, key: str, expected: bytes, desired: bytes, counter: str
-    ) -> tuple[bytes | None, int]:
-        return self.compare_set(key, expected, desired), self.add(counter, 1)
+    def compare_set_and_set(
+        self, key: str, expected: bytes, desired: bytes, other: str, value: bytes
+    ) -> bytes | None:
+        found = self.compare_set(key, expected, desired)
+        self.set(other, value)
+        return found
+
+    def compare_set_and_pile(
+        self, key: str, expected: bytes, desired: bytes, pile: str, note: bytes, bell: str = ""
+    ) -> tuple[bytes | None, bytes]:
+        found = self.compare_set(key, expected, desired)
+        self.append(pile, note)
+        return found, self.get(pile) or b""
 
     def append(self, key: str, value: bytes) -> None:
         check_value(key, value)
         with self._open(key) as space:
             space.put(key, space.values.get(key, b"") + value)
 
-    def wait(self, key: str, seconds: float) -> bytes | None:
+    def wait(self, key: str, seconds: float, then: str = "") -> bytes | None:
         with self._open(key) as space:
             space.changed.wait_for(lambda: self._closed or key in space.values, max(0.0, seconds))
-        return self.get(key)
+        value = self.get(key)
+        return self.get(then) if then and value else value
 
     def delete(self, key: str) -> bool:
         with self._open(key) as space:

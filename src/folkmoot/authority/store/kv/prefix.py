@@ -30,17 +30,23 @@ class PrefixStore:
     def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes | None:
         return self._store.compare_set(self._key(key), expected, desired)
 
-    def compare_set_and_count(
-        self, key: str, expected: bytes, desired: bytes, counter: str
-    ) -> tuple[bytes | None, int]:
-        name = self._key(key)
-        return self._store.compare_set_and_count(name, expected, desired, self._key(counter))
+    def compare_set_and_set(
+        self, key: str, expected: bytes, desired: bytes, other: str, value: bytes
+    ) -> bytes | None:
+        names = self._key(key), self._key(other)
+        return self._store.compare_set_and_set(names[0], expected, desired, names[1], value)
+
+    def compare_set_and_pile(
+        self, key: str, expected: bytes, desired: bytes, pile: str, note: bytes, bell: str = ""
+    ) -> tuple[bytes | None, bytes]:
+        name, onto, bell = self._key(key), self._key(pile), self._key(bell)
+        return self._store.compare_set_and_pile(name, expected, desired, onto, note, bell)
 
     def append(self, key: str, value: bytes) -> None:
         self._store.append(self._key(key), value)
 
-    def wait(self, key: str, seconds: float) -> bytes | None:
-        return self._store.wait(self._key(key), seconds)
+    def wait(self, key: str, seconds: float, then: str = "") -> bytes | None:
+        return self._store.wait(self._key(key), seconds, self._key(then))
 
     def delete(self, key: str) -> bool:
         return self._store.delete(self._key(key))

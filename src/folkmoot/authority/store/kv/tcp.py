@@ -32,6 +32,7 @@ class TcpStore:
         self._host, self._port, self._timeout = host, port, timeout
         self._closed = False
         self._busy = threading.Lock()
+        self._awaited = b""  # the key that the server was asked to wait for in advance
         self._connection: wire.Connection | None = self._connect_patiently(patience)
 
     def get(self, key: str) -> bytes | None:
@@ -53,35 +54,9 @@ class TcpStore:
 
     def add(self, key: str, amount: int) -> int:
         sum_at(key, None, amount)
-        return self._add(key, amount, b"", _added)[1]
-
-    def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes | None:
-        check_value(key, desired)
-        request = wire.compare_set(check_key(key), expected, desired)
-        after = self._write(key, request, wire.Connection.take_value)
-        return self._compared(key, expected, desired, after)
-
-    def compare_set_and_count(
-        self, key: str, expected: bytes, desired: bytes, counter: str
-    ) -> tuple[bytes | None, int]:
-        check_value(key, desired)
-        request = wire.compare_set(check_key(key), expected, desired)
-        after, total = self._add(counter, 1, request, _compared_and_added)
-        return self._compared(key, expected, desired, after), total
-
-    def _add(
-        self,
-        key: str,
-        amount: int,
-        before: bytes,
-        answer: Callable[[wire.Connection], tuple[bytes, bytes | None, int]],
-    ) -> tuple[bytes, int]:
-        """Add after the requests `before`, and what was answered to those."""
         name = check_key(key)
         try:
-            first, standing, total = self._write(
-                key, before + wire.read(name) + wire.add(name, amount), answer
-            )
+            standing, total = self._write(key, wire.read(name) + wire.add(name, amount), _added)
         except StoreGone:
             # The server drops the connection of who adds to what is no number.
             sum_at(key, self.get(key), amount)
@@ -92,7 +67,37 @@ class TcpStore:
             # It took " 7x" for 7, or went beyond 64 bits and began anew: as it was.
             self.compare_set(key, b"%d" % total, standing or b"")
             raise
-        return first, total
+        return total
+
+    def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes | None:
+        check_value(key, desired)
+        request = wire.compare_set(check_key(key), expected, desired)
+        after = self._write(key, request, wire.Connection.take_value)
+        return self._compared(key, expected, desired, after)
+
+    def compare_set_and_set(
+        self, key: str, expected: bytes, desired: bytes, other: str, value: bytes
+    ) -> bytes | None:
+        check_value(key, desired)
+        check_value(other, value)
+        request = wire.compare_set(check_key(key), expected, desired)
+        behind = wire.set_acknowledged(check_key(other), value)
+        after = self._write(key, request + behind, _compared_and_acknowledged)
+        return self._compared(key, expected, desired, after)
+
+    def compare_set_and_pile(
+        self, key: str, expected: bytes, desired: bytes, pile: str, note: bytes, bell: str = ""
+    ) -> tuple[bytes | None, bytes]:
+        check_value(key, desired)
+        check_value(pile, note)
+        name = check_key(pile)
+        request = wire.compare_set(check_key(key), expected, desired)
+        request += wire.append(name, note) + wire.read(name)
+        awaited = check_key(bell) if bell else b""
+        if awaited:
+            request += wire.wait(awaited)
+        after, notes = self._write(pile, request, _compared_and_read, awaited)
+        return self._compared(key, expected, desired, after), notes or b""
 
     def _compared(self, key: str, expected: bytes, desired: bytes, after: bytes) -> bytes | None:
         if after == desired != expected:
@@ -105,16 +110,20 @@ class TcpStore:
     def append(self, key: str, value: bytes) -> None:
         check_value(key, value)
         check_value(key, (self.get(key) or b"") + value)
-        self._write(key, wire.append_acknowledged(check_key(key), value), _acknowledged)
+        name = check_key(key)
+        self._write(key, wire.append(name, value) + wire.check(name), _acknowledged)
 
-    def wait(self, key: str, seconds: float) -> bytes | None:
+    def wait(self, key: str, seconds: float, then: str = "") -> bytes | None:
         name, deadline = check_key(key), time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             woken = self._read(key, wire.wait(name), partial(_await, left))
+            if woken and then:
+                return self.get(then)
             if woken and (value := self._get_or_break(key)) is not None:
                 return value
             # It timed out, or was deleted as soon as it was set, or somebody looked in vain.
-        return self._get_if_there(key)
+        value = self._get_if_there(key)
+        return self.get(then) if then and value else value
 
     def _get_or_break(self, key: str) -> bytes | None:
         """Of a key that must be there: else the server ends the connection, and we make another."""
@@ -159,13 +168,26 @@ class TcpStore:
                 raise
             return self._write(key, request, answer)
 
-    def _write(self, key: str, request: bytes, answer: Callable[[wire.Connection], T]) -> T:
+    def _write(
+        self,
+        key: str,
+        request: bytes,
+        answer: Callable[[wire.Connection], T],
+        awaited: bytes = b"",
+    ) -> T:
+        """Send and hear the answer; after that the server waits for `awaited`, if anything."""
         if not self._busy.acquire(blocking=False):
             raise StoreError("two threads use one connection to the store; give each its clone")
         try:
             if self._connection is None or self._closed:
                 self._connection = self._connect()
-            self._connection.send(request)
+            if not self._awaited:
+                self._connection.send(request)
+            elif request != wire.wait(self._awaited):
+                self._connection.send(wire.cancel_wait() + request)
+                _wait_cancelled(self._connection)
+            # Else it was asked for that before.
+            self._awaited = awaited
             return answer(self._connection)
         except OSError as error:
             self._drop()
@@ -180,6 +202,7 @@ class TcpStore:
             self._busy.release()
 
     def _drop(self) -> None:
+        self._awaited = b""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -235,14 +258,19 @@ def _is_there(answer: wire.Connection) -> bool:
     return answer.take(1) == wire.THERE
 
 
-def _added(answer: wire.Connection) -> tuple[bytes, bytes | None, int]:
-    """Nothing, what there was, and the sum."""
-    return b"", _value_or_none(answer), answer.take_number()
+def _added(answer: wire.Connection) -> tuple[bytes | None, int]:
+    """What there was, and the sum."""
+    return _value_or_none(answer), answer.take_number()
 
 
-def _compared_and_added(answer: wire.Connection) -> tuple[bytes, bytes | None, int]:
-    """What there is at the first key; at the second what there was, and the sum."""
-    return answer.take_value(), _value_or_none(answer), answer.take_number()
+def _compared_and_acknowledged(answer: wire.Connection) -> bytes:
+    after = answer.take_value()
+    answer.take(1)
+    return after
+
+
+def _compared_and_read(answer: wire.Connection) -> tuple[bytes, bytes | None]:
+    return answer.take_value(), _value_or_none(answer)
 
 
 def _numbers(count: int, answer: wire.Connection) -> list[int]:
@@ -261,7 +289,11 @@ def _await(seconds: float, answer: wire.Connection) -> bool:
         return True
     except TimeoutError:
         answer.send(wire.cancel_wait())
-        # The key may have come before the server read this.
-        if answer.take(1) == wire.STOP_WAITING:
-            answer.take(1)
+        _wait_cancelled(answer)
         return False
+
+
+def _wait_cancelled(answer: wire.Connection) -> None:
+    # The key may have come before the server read this.
+    if answer.take(1) == wire.STOP_WAITING:
+        answer.take(1)

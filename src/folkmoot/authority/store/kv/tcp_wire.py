@@ -76,8 +76,9 @@ def set_acknowledged(key: bytes, value: bytes) -> bytes:
     return _keyed(_SET, key) + _payload(value) + check(key)
 
 
-def append_acknowledged(key: bytes, value: bytes) -> bytes:
-    return _keyed(_APPEND, key) + _payload(value) + check(key)
+def append(key: bytes, value: bytes) -> bytes:
+    """Is not answered; what is sent behind it is."""
+    return _keyed(_APPEND, key) + _payload(value)
 
 
 def check(key: bytes) -> bytes:
