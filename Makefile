@@ -60,8 +60,9 @@ bench-run: $(VENV)/.dev ## a live run: throughput beside plain loops, a server w
 	@$(BIN)/python benchmarks/run_server.py
 	@$(BIN)/python benchmarks/run_deaths.py
 
-bench-store: $(VENV)/.dev ## a run in a store with 200 members
+bench-store: $(VENV)/.dev ## a run in a store with 200 members; the demo in stores beside a server
 	@$(BIN)/python benchmarks/run_store.py
+	@$(BIN)/python benchmarks/run_store_demo.py
 
 bench-federated: $(VENV)/.dev ## federated rounds beside Flower (half an hour; resumes)
 	@$(BIN)/python benchmarks/federated.py

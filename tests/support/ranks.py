@@ -139,7 +139,7 @@ with GlobalIteration(Dying(open_store(os.environ["FOLKMOOT_STORE"]))) as it:
 
 
 def die_at_every_request(ranks: Ranks, requests: range) -> None:
-    """Rank 1 dies before, within and after each of these, and is started again; the others go on."""
+    """Rank 1 dies before, within or after each of these, and is started again; the others go on."""
     body = "import time; time.sleep(0.005)"
     stop = ranks.folder / "stop"
     for rank in range(ranks.world):

@@ -1,0 +1,242 @@
+"""The demo's run in a store beside the same on a server: what it learns, how fast, what is lost.
+
+    python benchmarks/run_store_demo.py [--steps 20]
+
+The run of `examples/demo.py` (three clients, a small GPT, DisTrO, the standard library's source) on
+a server, in a TCPStore and in an etcd of three members, all three at the same time, so that they
+share the machine and whatever disturbs it; the demo's deadlines are ten times as long for that.
+Tokens a second are what a round learns, divided by the median length of the rounds. Then the same,
+hurt: a client is killed, the client that made the newest record is killed right after it, and with
+etcd the member that leads; newcomers take their places.
+
+Goals: in the stores at least 0.95 times the server's tokens a second, the same held-out loss within
+2 %, and hurt or not every step is learnt, with one model at the end.
+"""
+
+import argparse
+import multiprocessing
+import os
+import re
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+import results
+from folkmoot.authority.store import keys
+from folkmoot.authority.store.kv import Store
+from folkmoot.authority.store.kv.open import open_store
+from folkmoot.authority.store.signed import Signed
+from folkmoot.core.coordinator import Run, decode_run
+from folkmoot.core.coordinator.messages import RoundStarted
+from folkmoot.host.signing import Identity
+from folkmoot.observe.logs import open_log
+from folkmoot.observe.picture import Picture
+from folkmoot.runs.local_processes import LocalRun
+
+HERE = Path(__file__).parent
+sys.path += [str(HERE.parent / "examples"), str(HERE.parent / "tests")]
+import demo  # noqa: E402
+
+from support.etcd import Etcd  # noqa: E402
+
+KINDS = SERVER, TCP, ETCD = "server", "TCPStore", "etcd"
+GOAL_TEMPO, GOAL_LOSS = 0.95, 0.02
+SETTLING = 3  # rounds at the beginning that are not measured
+LOOK = 0.05  # seconds between two looks at a run
+
+
+class Outcome(NamedTuple):
+    phase: str
+    step: int
+    held_out: float
+    tokens_a_second: float
+    models: int  # different ones, of the clients that stayed to the end
+    deaths: str
+
+
+Each = Callable[[Picture], None]
+
+
+def play(kind: str, folder: Path, data: tuple[Path, ...], steps: int, hurt: bool) -> Outcome:
+    """One run from beginning to end."""
+    run_folder = folder / "run"
+    file, run = write_run(run_folder, data, steps)
+    etcd = Etcd(folder / "etcd", members=3) if kind == ETCD else None
+    try:
+        with LocalRun(file, run.run_id, run_folder) as local:
+            if kind == SERVER:
+                local.serve()
+            else:
+                local.keep_in_store(etcd.url if etcd else "")
+            for _ in range(3):
+                local.join()
+            hurting = Hurting(local, run, etcd) if hurt else None
+            picture = follow(local, hurting or (lambda picture: None))
+            return outcome(picture, run_folder, run, hurting.told if hurting else [])
+    finally:
+        if etcd:
+            etcd.stop()
+
+
+def write_run(folder: Path, data: tuple[Path, ...], steps: int) -> tuple[Path, Run]:
+    folder.mkdir(parents=True)
+    train, held_out, tokenizer = data
+    text = patient(demo.CONFIG).format(
+        steps=steps,
+        rounds=-(-steps // 3),
+        sequence=demo.SEQUENCE,
+        folder=folder,
+        tokenizer=tokenizer,
+        vocabulary=demo.VOCABULARY,
+        train=train,
+        held_out=held_out,
+    )
+    file = folder / "run.toml"
+    file.write_text(text)
+    return file, decode_run(text)
+
+
+def patient(config: str) -> str:
+    """Nine clients share what three have in the demo."""
+    for name in ("max_round_train_time", "round_witness_time", "warmup_time", "cooldown_time"):
+        config = re.sub(rf"^{name} = (\d+)$", lambda m: f"{m[0]}0", config, flags=re.M)
+    return config.replace("health_check_timeout = 30", "health_check_timeout = 600")
+
+
+def follow(local: LocalRun, each: Each) -> Picture:
+    picture = Picture(local.folder)
+    while local.running():
+        picture.update()
+        each(picture)
+        if failed := local.failed():
+            raise RuntimeError(f"{failed[0]} ended:\n{local.output(failed[0])}")
+        local.wait(LOOK)
+    picture.update()
+    return picture
+
+
+def outcome(picture: Picture, folder: Path, run: Run, told: list[str]) -> Outcome:
+    starts = [
+        entry.time / 1000
+        for entry in open_log(folder / "server" / "events.jsonl", "server").new()
+        if isinstance(entry.record, RoundStarted) and entry.record.samples
+    ]
+    length = statistics.median(b - a for a, b in pairwise(starts[SETTLING:]))
+    tokens = run.config.global_batch_size_start * run.model.max_seq_len
+    hashes = {c.hash for c in picture.clients.values() if c.state == "ended"}
+    held_out = picture.held_out[max(picture.held_out)]
+    said = ", ".join(told) or "none"
+    return Outcome(picture.phase, picture.step, held_out, tokens / length, len(hashes), said)
+
+
+class Hurting:
+    """Kills a client, then the client that made the newest record, then etcd's leader."""
+
+    def __init__(self, local: LocalRun, run: Run, etcd: Etcd | None) -> None:
+        self._local, self._steps, self._etcd = local, run.config.total_steps, etcd
+        self._store: Store | None = None
+        if url := etcd.url if etcd else local.store:
+            self._store = open_store(url, run.run_id)
+        self._todo = [self._kill_client, self._kill_ticking, self._kill_leader]
+        self.told: list[str] = []
+
+    def __call__(self, picture: Picture) -> None:
+        done = len(self.told)
+        if done < len(self._todo) and picture.step >= self._steps * (done + 1) // 5:
+            self._todo[done]()
+
+    def _kill_client(self) -> None:
+        self._replace(next(iter(self._local.clients)), "a client")
+
+    def _kill_ticking(self) -> None:
+        """At a server nobody ticks but the server: any client will do."""
+        names = [name for name, p in self._local.clients.items() if p.poll() is None]
+        if self._store is None:
+            self._replace(names[0], "another client")
+            return
+        maker = msgspec.msgpack.decode(self._store.get(keys.RECORD) or b"", type=Signed).key
+        for name in names:
+            key = self._local.folder / name / "client.key"
+            if key.exists() and Identity.read(key).public == maker:
+                self._replace(name, "the client that ticked last")
+                return
+
+    def _kill_leader(self) -> None:
+        if self._etcd is None:
+            self._todo.pop()
+            return
+        self._etcd.kill(self._etcd.leader())
+        self.told.append("the etcd member that led")
+
+    def _replace(self, name: str, what: str) -> None:
+        self._local.kill(name)
+        self._local.join()
+        self.told.append(what)
+
+
+def measure(steps: int, home: Path) -> dict[str, dict[str, Any]]:
+    data = demo.library(home)
+    whole, hurt = (play_all(home, data, steps, hurting) for hurting in (False, True))
+    return {kind: row(whole[SERVER], whole[kind], hurt[kind], steps) for kind in KINDS}
+
+
+def play_all(home: Path, data: tuple[Path, ...], steps: int, hurt: bool) -> dict[str, Outcome]:
+    """The three at the same time, each watched by a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(len(KINDS), mp_context=context) as pool:
+        folders = {kind: home / f"{kind}{'-hurt' if hurt else ''}" for kind in KINDS}
+        playing = {
+            kind: pool.submit(play, kind, folders[kind], data, steps, hurt) for kind in KINDS
+        }
+        for kind, run in playing.items():
+            load = os.getloadavg()[0]
+            print(f"{kind}{', hurt' if hurt else ''}: {run.result()}; load {load:.0f}", flush=True)
+        return {kind: run.result() for kind, run in playing.items()}
+
+
+def row(server: Outcome, ours: Outcome, hurt: Outcome, steps: int) -> dict[str, Any]:
+    whole = all(x.phase == "Finished" and x.models == 1 for x in (ours, hurt))
+    return {
+        "tokens a second": round(ours.tokens_a_second),
+        "beside the server": results.significant(ours.tokens_a_second / server.tokens_a_second),
+        "held-out loss": results.significant(ours.held_out, 4),
+        "with deaths": results.significant(hurt.held_out, 4),
+        "killed": hurt.deaths,
+        "steps learnt": f"{min(ours.step, hurt.step)} of {steps}"
+        + ("" if whole else ", with errors"),
+    }
+
+
+def goals(table: dict[str, dict[str, Any]]) -> list[tuple[str, bool]]:
+    slowest = min(table[kind]["beside the server"] for kind in (TCP, ETCD))
+    losses = [row[name] for row in table.values() for name in ("held-out loss", "with deaths")]
+    apart = max(losses) / min(losses) - 1
+    whole = all(not row["steps learnt"].endswith("errors") for row in table.values())
+    return [
+        (f"tokens a second {slowest} of the server's; goal {GOAL_TEMPO}", slowest >= GOAL_TEMPO),
+        (f"held-out losses {apart:.1%} apart; goal {GOAL_LOSS:.0%}", apart <= GOAL_LOSS),
+        ("every run finished, with one model", whole),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=20)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        table = measure(asked.steps, Path(name))
+    for goal, met in goals(table):
+        print(f"{goal}: {results.GOALS[met]}")
+    if asked == parser.parse_args([]):
+        results.write("run_store_demo", "make bench-store", table)
+
+
+if __name__ == "__main__":
+    main()
