@@ -13,6 +13,8 @@ What the others are:
 
 Nothing of these is leased, acked, kept for a death or sent again. Rounds of all take turns; shown
 are medians of the rates, and of the ratios within a round, since the load changes between rounds.
+Where others use the cores, too, rates tell mostly who waits for them: `cpu us` is the time of all
+processes for a record, which depends on that much less.
 """
 
 import argparse
@@ -21,6 +23,7 @@ import mmap
 import multiprocessing
 import os
 import pickle
+import resource
 import selectors
 import socket
 import struct
@@ -275,15 +278,25 @@ def measure(rounds: int, with_ray: bool) -> dict[str, dict[str, float]]:
 def rate_all(size: int, rounds: int, others: dict[str, Any]) -> dict[str, float]:
     """Medians of records a second, and of how many times as fast as ours others are."""
     rates: dict[str, list[float]] = {name: [] for name in ("ours", *others)}
+    spent: dict[str, list[float]] = {name: [] for name in ("ours", "floor")}
     for _ in range(rounds):
         for name, run in {"ours": channel, **others}.items():
-            counts = RAY_COUNTS if name == "ray" else COUNTS
+            counts, before = RAY_COUNTS if name == "ray" else COUNTS, cpu_seconds()
             rates[name].append(run(size, counts[size]))
+            if name in spent:
+                spent[name].append((cpu_seconds() - before) / counts[size])
     found = {name: median(some) for name, some in rates.items()}
     for name in others:
         pairs = zip(rates[name], rates["ours"], strict=True)
         found[f"{name}/ours"] = median(theirs / ours for theirs, ours in pairs)
+    found |= {f"cpu us {name}": 1e6 * median(some) for name, some in spent.items()}
     return {**found, "load": os.getloadavg()[0]}
+
+
+def cpu_seconds() -> float:
+    """Of all processes that were started and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:

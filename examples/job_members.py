@@ -23,7 +23,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-from job_watch import add_where, deaths, run_and_show
+from job_watch import add_where, deaths, run_and_show, tell_end
 
 import folkmoot
 from folkmoot.core.federation import Rules
@@ -214,8 +214,7 @@ def main() -> int:
         job = make_job(folder, options.rounds, options.federation, not options.nobody_dies)
         outcome = run_and_show(job, folder / "job", "member-1", options.ray_address)
         died, left = deaths(folder / "job"), (folder / "checkpoints").exists()
-        print(f"{outcome.reason} after {time.monotonic() - began:.0f} s")
-        print(f"killed on the way: {', '.join(died) or 'nobody'}")
+        tell_end(outcome, time.monotonic() - began, died)
         if left:
             trained = folkmoot.load_checkpoint(folder / "checkpoints")
             size = sum(p.numel() for p in trained.model.parameters())

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from job_watch import add_where, deaths, run_here
+from job_watch import add_where, deaths, run_here, tell_end
 
 from folkmoot.core.job import JobSpec
 from folkmoot.host.files import StagedFile
@@ -146,6 +146,8 @@ def make_job(files: int, folder: Path, dies_at: int) -> JobSpec:
     tokenizer.backend("self_loop").reads("texts").writes("tokens")
     sampler.backend("self_loop").reads("tokens").writes("windows")
     trainer.backend("self_loop").reads("windows")
+    for role in (source, tokenizer, sampler, trainer):
+        role.resource(cpu=0.25)  # they wait for each other most of the time
     return job.build()
 
 
@@ -169,8 +171,7 @@ def main() -> int:
         counts, seen = load(folder / "model")
         died = deaths(folder / "job")
     expected = counted_directly(options.files)
-    print(f"{outcome.reason or 'finished'} after {time.monotonic() - began:.1f} s")
-    print(f"killed on the way: {', '.join(died) or 'nobody'}")
+    tell_end(outcome, time.monotonic() - began, died)
     print(f"{len(seen)} windows, {counts.sum()} triples, {bits_per_token(counts):.2f} bits a token")
     same = bool((counts == expected).all())
     print("every record came through exactly once" if same else "NOT the same as counted directly")

@@ -26,7 +26,7 @@ import gymnasium
 import msgspec
 import numpy as np
 import torch
-from job_watch import deaths, draw, run_and_show
+from job_watch import add_deaths, deaths, draw, run_and_show, tell_end
 from torch import Tensor, nn
 
 from folkmoot.core.job import JobSpec
@@ -274,9 +274,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--steps", type=int, default=200, help="at most so many")
     parser.add_argument("--target", type=float, default=450, help="mean return of the last games")
-    parser.add_argument("--dies-at", type=int, default=10, help="call at which rollout-0 is killed")
-    parser.add_argument("--nobody-dies", action="store_true")
-    parser.add_argument("--seed", type=int, default=1)
+    add_deaths(parser)
     parser.add_argument("--plot", type=Path, default=Path("out/job_ppo.png"))
     options = parser.parse_args()
     began = time.monotonic()
@@ -284,8 +282,7 @@ def main() -> int:
         folder = Path(name)
         outcome = run_and_show(make_job(options, folder), folder / "job")
         curve, died = load_curve(folder / "curve.json"), deaths(folder / "job")
-    print(f"{outcome.reason or 'finished'} after {time.monotonic() - began:.0f} s")
-    print(f"killed on the way: {', '.join(died) or 'nobody'}")
+    tell_end(outcome, time.monotonic() - began, died)
     if not curve or outcome.exit_code:
         return 1
     print(f"mean return {curve[0].mean:.1f} -> {curve[-1].mean:.1f} in {len(curve)} steps")

@@ -1,33 +1,62 @@
-"""A language of sums, and the model that clients learn of it together, before anybody rewards it.
+"""A language of sums, and the model that a run makes of it, before anybody rewards it.
 
 A line is `7+5=12`. Half of the lines are wrong: a model that has read them writes lines of the
 right form, and often enough the right answer, as one of many that it holds possible.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from folkmoot.core.method_config import DenseConfig
-from folkmoot.core.model_config import GptConfig
-from folkmoot.core.schedule import Cosine
+import folkmoot
+from folkmoot.client.events import ShareTrained
 from folkmoot.exchange.bucket import Bucket
-from folkmoot.learning import methods
-from folkmoot.learning.checkpoints.fetch import fetch
-from folkmoot.learning.checkpoints.save import save
+from folkmoot.learning.checkpoints.fetch import latest
 from folkmoot.learning.data.tokenizer import byte_tokenizer
-from folkmoot.learning.gradients import loss_and_gradients
-from folkmoot.learning.methods.protocol import Contribution
-from folkmoot.learning.models import build
 
 LARGEST, WRONG = 9, 0.5
 PROMPT, ANSWER = 4, 3  # tokens of `7+5=` and of its answer with the end of the line
-CONFIG = GptConfig(vocab_size=256, layers=2, heads=4, width=64, context=16)
 TOKENS = byte_tokenizer()
-BATCH, LR = 64, 2e-3
+BATCH = 64  # lines that a client reads in a round
+RUN = """
+run_id = "sums"
+[config]
+total_steps = {rounds}
+rounds_per_epoch = {rounds}
+min_clients = 2
+global_batch_size_start = 128
+delay = 0
+warmup_time = 120
+max_round_train_time = 120
+cooldown_time = 120
+[model]
+max_seq_len = 7    # a line
+checkpoint = "{folder}/checkpoints"
+tokenizer = "bytes"
+seed = 1
+[model.architecture]
+type = "gpt"
+vocab_size = 256
+layers = 2
+heads = 4
+width = 64
+context = 16
+[model.data]
+type = "text"
+paths = ["{folder}/lines.txt"]
+[model.lr]
+type = "cosine"
+base_lr = 2e-3
+warmup_steps = {warmup}
+total_steps = {rounds}
+final_lr = 1e-4
+[model.method]
+type = "dense"
+"""
 
 
 def prompt(a: int, b: int) -> str:
@@ -52,37 +81,26 @@ def decode(tokens: Tensor) -> list[str]:
     return [TOKENS.decode(row) for row in tokens.tolist()]
 
 
-class Client:
-    """One member: a model, a method to exchange what it learns, and lines of its own to read."""
-
-    def __init__(self, number: int) -> None:
-        self.model = build(CONFIG, seed=1, device="cpu")
-        self.method = methods.build(self.model, DenseConfig())
-        self.lines = written(random.Random(number))
-
-    def train(self, step: int, lr: float) -> Contribution:
-        lines = encode([next(self.lines) for _ in range(BATCH)]).numpy()
-        return self.method.contribute(lambda _: loss_and_gradients(self.model, lines), step, lr)
-
-
-def written(chance: random.Random) -> Iterator[str]:
-    while True:
-        a, b = chance.randint(0, LARGEST), chance.randint(0, LARGEST)
-        answer = chance.randint(0, 2 * LARGEST) if chance.random() < WRONG else a + b
-        yield f"{prompt(a, b)}{answer:02}\n"
+def written(chance: random.Random) -> str:
+    a, b = chance.randint(0, LARGEST), chance.randint(0, LARGEST)
+    answer = chance.randint(0, 2 * LARGEST) if chance.random() < WRONG else a + b
+    return f"{prompt(a, b)}{answer:02}\n"
 
 
 def learn_together(folder: Path, rounds: int) -> Path:
-    """Two clients learn one model; gives the folder of its checkpoint."""
-    torch.set_num_threads(1)
-    clients = [Client(number) for number in range(2)]
-    schedule = Cosine(base_lr=LR, warmup_steps=rounds // 20, total_steps=rounds, final_lr=LR / 20)
-    for step in range(rounds):
-        lr = schedule.lr(step)
-        made = [client.train(step, lr) for client in clients]
-        for client in clients:
-            client.method.apply([one.payload for one in made], step, lr)
-        if step % 100 == 0 or step == rounds - 1:
-            print(f"round {step:3}  loss {sum(one.loss for one in made) / 2:.2f}", flush=True)
-    store = Bucket(str(folder))
-    return fetch(store, save(store, rounds, clients[0].model, tokenizer=TOKENS))
+    """A server and two clients learn one model; gives the folder of its checkpoint."""
+    folder.mkdir(parents=True, exist_ok=True)
+    chance = random.Random(1)
+    lines = (written(chance) for _ in range(2 * BATCH * rounds + 1))
+    (folder / "lines.txt").write_text("".join(lines))
+    run = folkmoot.decode_run(RUN.format(folder=folder, rounds=rounds, warmup=rounds // 20))
+    began = time.monotonic()
+    folkmoot.train_together(run, clients=2, folder=folder / "run")
+    losses = [
+        entry.record.loss
+        for entry in folkmoot.read_log(folder / "run" / "client-1" / "events.jsonl", "client")
+        if isinstance(entry.record, ShareTrained)
+    ]
+    seconds = time.monotonic() - began
+    print(f"the run: {rounds} rounds in {seconds:.0f} s, loss {losses[0]:.2f} -> {losses[-1]:.2f}")
+    return latest(Bucket(str(folder / "checkpoints")))

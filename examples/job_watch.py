@@ -63,6 +63,18 @@ def deaths(folder: Path) -> list[str]:
     return sorted(cause.actor for cause in causes if cause.kind == "died")
 
 
+def add_deaths(parser: argparse.ArgumentParser) -> None:
+    """The options of examples in which rollout workers are killed."""
+    parser.add_argument("--dies-at", type=int, default=10, help="call at which rollout-0 is killed")
+    parser.add_argument("--nobody-dies", action="store_true")
+    parser.add_argument("--seed", type=int, default=1)
+
+
+def tell_end(outcome: Outcome, seconds: float, killed: Sequence[str]) -> None:
+    print(f"{outcome.reason or 'finished'} after {seconds:.0f} s")
+    print(f"killed on the way: {', '.join(killed) or 'nobody'}")
+
+
 def draw(
     path: Path, points: Sequence[tuple[float, float]], deaths: Sequence[float], **labels: str
 ) -> None:

@@ -21,7 +21,10 @@ Folder = Annotated[
 ]
 On = Annotated[str, typer.Option("--on", help="Where actors live: local, ray or inprocess.")]
 State = Annotated[
-    str, typer.Option(help="A store for the journal (etcd://…, tcp://…); the folder if not given.")
+    str,
+    typer.Option(
+        help="Store or bucket for the journal (etcd://…, s3://…); the folder if not given."
+    ),
 ]
 RayAddress = Annotated[str, typer.Option(help="Of the Ray cluster; auto finds the one here.")]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from folkmoot.core.job import JobSpec
 from folkmoot.unified.launcher import Launcher, submit
 from folkmoot.unified.master.home import Home, HomeError, Outcome, Settings
+from folkmoot.unified.master.open_journal import check_url
 from folkmoot.unified.preload import preload
 from folkmoot.unified.substrate.open import SUBSTRATES, unknown
 
@@ -38,11 +39,9 @@ def prepare(
     state: str = "",
     alone: float = 600.0,
 ) -> Home:
-    """The job's folder, made or found again; `state` is the url of a store for its journal."""
+    """The job's folder, made or found again; `state` is a url for its journal (`open_journal`)."""
     if state:
-        from folkmoot.authority.store.kv.open import parse_url
-
-        parse_url(state)
+        check_url(state)
     if substrate not in SUBSTRATES:
         raise unknown(substrate)
     if spec.channels:

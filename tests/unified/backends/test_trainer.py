@@ -1,5 +1,6 @@
 """A trainer drives the other roles by calls, and goes on when some of them die."""
 
+import secrets
 from pathlib import Path
 
 import pytest
@@ -18,18 +19,23 @@ def _roles_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def six_roles() -> JobSpec:
-    job = RLJobBuilder("mock")
-    job.trainer(f"{ROLES}:Mock")
-    job.actor(f"{ROLES}:Actor").backend("worker").total(2)
-    job.rollout(f"{ROLES}:Rollout").total(2)
+    job = RLJobBuilder(f"mock{secrets.token_hex(4)}")
+    job.trainer(f"{ROLES}:Mock").resource(cpu=0.1)
+    job.actor(f"{ROLES}:Actor").backend("worker").total(2).resource(cpu=0.1)
+    job.rollout(f"{ROLES}:Rollout").total(2).resource(cpu=0.1)
     for role in (job.critic, job.reference, job.reward):
-        role(f"{ROLES}:Judge").backend("worker")
+        role(f"{ROLES}:Judge").backend("worker").resource(cpu=0.1)
     return job.build()
 
 
-@pytest.mark.parametrize("substrate", ["inprocess", "local"])
-def test_six_roles_play_three_episodes(tmp_path: Path, substrate: str) -> None:
-    outcome = run_job(six_roles(), tmp_path / "job", substrate)
+@pytest.mark.parametrize(
+    "substrate", ["inprocess", "local", pytest.param("ray", marks=pytest.mark.faults)]
+)
+def test_six_roles_play_three_episodes(
+    tmp_path: Path, substrate: str, request: pytest.FixtureRequest
+) -> None:
+    address = request.getfixturevalue("ray_cluster") if substrate == "ray" else ""
+    outcome = run_job(six_roles(), tmp_path / "job", substrate, address)
     assert outcome.exit_code == 0, outcome.reason
 
 

@@ -44,6 +44,7 @@ def test_records_come_out_in_the_order_they_were_put(hold: Hold) -> None:
 
 
 def test_get_waits_for_a_record(hold: Hold) -> None:
+    """P5: an empty channel gave nothing at once, and its consumers asked in a loop."""
     held = hold()
     consumer, producer = held.end(), held.end()
     with ThreadPoolExecutor(1) as pool:

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,6 +52,15 @@ class JobRun:
     def kill_master(self) -> None:
         self.masters[-1].kill()
         self.masters[-1].wait()
+
+    def lose_folder(self) -> None:
+        """With the machine of the master; elsewhere is a copy of what never changes."""
+        lost, self.home = self.home, Home(self.folder / "elsewhere")
+        self.home.folder.mkdir()
+        for name in ("settings.json", "secret", "job.json"):
+            shutil.copy(lost.folder / name, self.home.folder)
+        shutil.rmtree(lost.folder)
+        self._reader = LogReader(self.home.events, records_in(m, events))
 
     def outcome(self) -> Outcome:
         """Let the job end."""
@@ -164,11 +174,12 @@ def on_folder(roles: dict[str, RoleSpec], folder: Path) -> dict[str, RoleSpec]:
 
 @contextmanager
 def job_run(
-    folder: Path, roles: dict[str, RoleSpec], ray: str = "", **more: Any
+    folder: Path, roles: dict[str, RoleSpec], ray: str = "", *, state: str = "", **more: Any
 ) -> Iterator[JobRun]:
     """A job whose steppers write into `folder`; nothing of it outlives the block."""
     name = f"job{secrets.token_hex(4)}"
-    run = JobRun(folder, JobSpec(name=name, roles=on_folder(roles, folder), **more), ray)
+    spec = JobSpec(name=name, roles=on_folder(roles, folder), **more)
+    run = JobRun(folder, spec, ray, state=state)
     try:
         yield run
     finally:

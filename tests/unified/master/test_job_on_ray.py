@@ -75,3 +75,29 @@ def test_a_lost_node_costs_only_what_ran_on_it(folder: Path, ray_cluster: str) -
             assert run.outcome().exit_code == 0
         run.unbroken("here-0")
         run.nothing_left()
+
+
+@pytest.mark.faults
+def test_a_master_elsewhere_goes_on_with_what_the_bucket_says(
+    folder: Path, ray_cluster: str
+) -> None:
+    """Its predecessor's machine is gone with its folder: a copy of that and the bucket are left."""
+    state = (folder / "bucket").as_uri()
+    with job_run(folder, {"a": role(total=2)}, ray_cluster, state=state) as run:
+        run.start()
+        run.running()
+        run.takes_steps("a-0")
+        run.kill("a-0")
+        run.takes_steps("a-0", 2)
+        run.pid("a-1")
+        run.kill_master()
+        run.lose_folder()
+        run.takes_steps("a-1")
+        run.start()
+        run.wait(events.MasterBegan, lambda e: e.resumed)
+        run.takes_steps("a-0", 2)
+        run.kill("a-1")
+        run.takes_steps("a-1", 2)
+        assert run.outcome().exit_code == 0
+        assert {life for _, _, life in run.steps("a-0")} == {1, 2}
+        run.nothing_left()

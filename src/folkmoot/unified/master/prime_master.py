@@ -18,9 +18,8 @@ import msgspec
 
 from folkmoot.core.job import JobSpec, Stage, State, machine
 from folkmoot.core.job import messages as m
-from folkmoot.host.durable import Durable, Log, Step
+from folkmoot.host.durable import Durable, Step
 from folkmoot.host.event_log import EventLog
-from folkmoot.host.journal import Journal
 from folkmoot.host.tasks import end_tasks
 from folkmoot.unified.control import (
     MASTER,
@@ -38,6 +37,7 @@ from folkmoot.unified.master import events
 from folkmoot.unified.master.home import Home, Outcome
 from folkmoot.unified.master.launches import Launches
 from folkmoot.unified.master.line import Contacts
+from folkmoot.unified.master.open_journal import open_journal
 from folkmoot.unified.master.owner import Owner
 from folkmoot.unified.master.silence import Quiet, look_every, quiet
 from folkmoot.unified.rpc.call import STACKS
@@ -334,15 +334,6 @@ class PrimeMaster:
                         self._finished.set_result(effect)
         if launches:
             self._substrate.create(launches)
-
-
-def open_journal(home: Home, take_over: bool = False) -> Log:
-    """The job's journal: in its folder, or in the store that its settings name."""
-    if url := home.settings().state:
-        from folkmoot.unified.master.store_journal import StoreJournal
-
-        return StoreJournal(url, home.spec().name)
-    return Journal(home.journal, take_over=take_over)
 
 
 def _actor(connection: Connection) -> Name | None:

@@ -18,22 +18,25 @@ class Directory(Protocol):
         ...
 
 
-class AddressBook:
-    """A directory in this process: whoever starts actors writes their addresses into it."""
+class Addresses:
+    """Where actors are, for those who ask and those who wait; any thread may change it."""
 
     def __init__(self, addresses: dict[str, str] | None = None) -> None:
         self._addresses = dict(addresses or {})
         self._changed = threading.Condition()
 
-    def set(self, actor: str, address: str | None) -> None:
+    def replace(self, addresses: dict[str, str]) -> None:
+        """These are all that there are."""
         with self._changed:
-            if address is None:
-                self._addresses.pop(actor, None)
-            else:
-                self._addresses[actor] = address
+            self._addresses = dict(addresses)
             self._changed.notify_all()
 
+    def names(self) -> list[str]:
+        with self._changed:
+            return list(self._addresses)
+
     def find(self, actor: str, not_at: str | None = None, wait: float = 0.0) -> str | None:
+        """As `Directory.find`."""
         until = time.monotonic() + wait
         with self._changed:
             while (address := self._addresses.get(actor)) is None or address == not_at:
@@ -41,8 +44,17 @@ class AddressBook:
                     return None
             return address
 
-    def members(self, role: str) -> list[str] | None:
+
+class AddressBook(Addresses):
+    """A directory in this process: whoever starts actors writes their addresses into it."""
+
+    def set(self, actor: str, address: str | None) -> None:
         with self._changed:
-            ranks = [name.rpartition("-") for name in self._addresses]
+            others = {name: at for name, at in self._addresses.items() if name != actor}
+            self._addresses = others if address is None else {**others, actor: address}
+            self._changed.notify_all()
+
+    def members(self, role: str) -> list[str] | None:
+        ranks = [name.rpartition("-") for name in self.names()]
         found = sorted(int(rank) for of, _, rank in ranks if of == role and rank.isdecimal())
         return [f"{role}-{rank}" for rank in found] or None
