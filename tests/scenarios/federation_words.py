@@ -2,7 +2,7 @@
 
 > federation rounds=2 min_participants=2      a new federation with these rules
 > 0 rendezvous a                              at 0 s, participant `a` registers
-> 5 deliver a samples=10 contents=x round=0   `a` delivers a good update
+> 5 deliver a samples=10 contents=x round=0   `a` delivers a good update; loss=2: and its evaluation
 > 5 bad a                                     `a` delivers a bad one
 > 5 drop a,b     > 5 tick     > 5 written     > 5 lost 0/a     > 5 excuse a,b
 > 5 spoiled 0/a                               the update of `a` cannot be combined
@@ -16,6 +16,7 @@ import msgspec
 from folkmoot.core import federation
 from folkmoot.core.federation import Rules, State
 from folkmoot.core.federation import messages as m
+from folkmoot.core.federation.state import Evaluation
 from folkmoot.core.machine import Effect
 from scenarios.transcript import Words
 
@@ -29,16 +30,22 @@ class FederationWords(Words):
         rules = Rules(**{key: _value(text) for key, text in named.items()})
         return federation.create(rules, initial=initial == "yes")
 
-    def say_rendezvous(self, who: str) -> m.Rendezvous:
-        return m.Rendezvous(who)
+    def say_rendezvous(self, who: str, gpu: str = "") -> m.Rendezvous:
+        return m.Rendezvous(who, {"gpu": True} if gpu == "yes" else {})
 
     def say_drop(self, who: str) -> m.Dropped:
         return m.Dropped(tuple(who.split(",")))
 
     def say_deliver(
-        self, who: str, samples: str = "10", contents: str = "x", round: str = ""
+        self,
+        who: str,
+        samples: str = "10",
+        contents: str = "x",
+        round: str = "",
+        loss: str = "",
     ) -> m.Delivered:
-        return m.Delivered(who, int(round or self.state.round), contents, int(samples))
+        found = Evaluation(float(loss), int(samples)) if loss else None
+        return m.Delivered(who, int(round or self.state.round), contents, int(samples), found)
 
     def say_bad(self, who: str) -> m.Quarantined:
         return m.Quarantined(who, self.state.round, "not finite")
@@ -52,9 +59,9 @@ class FederationWords(Words):
     def say_excuse(self, who: str) -> m.Excused:
         return m.Excused(tuple(who.split(",")), self.state.round)
 
-    def say_written(self, round: str = "") -> m.Written:
+    def say_written(self, round: str = "", loss: str = "") -> m.Written:
         number = int(round or self.state.round)
-        return m.Written(number, f"model {number + 1}")
+        return m.Written(number, f"model {number + 1}", float(loss) if loss else None)
 
     def ask_heartbeat(self, who: str) -> list[str]:
         answer = federation.advert(self.state, who)
@@ -96,6 +103,8 @@ class FederationWords(Words):
                 return f"selected for round {round}: {', '.join(ids)}"
             case m.LeftOut(round, ids):
                 return f"round {round} goes on without {', '.join(ids)}"
+            case m.Evaluated(round, loss, best):
+                return f"model {round}: loss {loss:g}" + (", the best" if best else "")
             case m.Aggregate(round, keys):
                 return f"aggregate round {round}: {', '.join(keys)}"
         return super().describe(effect)

@@ -4,7 +4,7 @@ Times are in seconds. Fractions are taken as the decimal the owner wrote: 3 part
 fraction of 0.1 need 30 connections, not the 29 that binary floating point makes of it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import cache
 from math import ceil, floor
@@ -16,6 +16,7 @@ from folkmoot.core.config import Broken
 
 MAX_PARTICIPANTS = 65_536
 Controller = Literal["random", "ordered", "all"]
+Scalar = bool | int | float | str
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +54,12 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     # updates, each at most `max_staleness` models old; or when all who are connected delivered.
     buffer: int = 0
     max_staleness: int = 0
+    # Evaluated models in a row that are not better than the best by `min_improvement`, after which
+    # it is over; 0 goes on to the last round.
+    stop_after: int = 0
+    min_improvement: float = 0.0
+    # Properties that a participant must have to take part: this value, or this number at least.
+    require: dict[str, Scalar] = {}
 
     @property
     def asynchronous(self) -> bool:
@@ -105,7 +112,20 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
             return min(goal, least)
         return min(goal, max(ceil(goal * quorum) - given_up, least))
 
+    def lacking(self, properties: Mapping[str, Scalar]) -> str:
+        """What a participant with these properties lacks to take part, or nothing."""
+        for name, wanted in self.require.items():
+            had = properties.get(name)
+            if not _satisfies(had, wanted):
+                least = "" if isinstance(wanted, bool | str) else " or more"
+                return f"{name} must be {wanted!r}{least}; the participant says {had!r}"
+        return ""
+
     def rules(self) -> Iterator[Broken]:
+        if not 0 <= self.stop_after < 2**31:
+            yield Broken("stop_after", "must be 0 (never) or more")
+        if not self.min_improvement >= 0:
+            yield Broken("min_improvement", "must be 0 or more")
         yield from self._counts()
         yield from self._shares()
         for name in ("heartbeat_time", "heartbeat_timeout"):
@@ -139,6 +159,12 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
                 f"with fraction_participants and spares means {self.capacity} connections; "
                 f"at most {MAX_PARTICIPANTS}",
             )
+
+
+def _satisfies(had: Scalar | None, wanted: Scalar) -> bool:
+    if isinstance(wanted, bool | str) or isinstance(had, bool | str) or had is None:
+        return type(had) is type(wanted) and had == wanted
+    return had >= wanted
 
 
 @cache

@@ -16,6 +16,8 @@ The rules, in words:
 - Once half of the updates are there, the others get a time that follows from it, unless the owner
   set a deadline. Who takes longer is left out of the round, and when that happens round after round
   has to register again.
+- Participants may say what they find of the model they were given, or the owner of the new one.
+  With `stop_after`, it is over when so many in a row are no better than the best.
 - FINISHED is the end: nothing changes any more.
 
 A round takes its seed from the event that begins it. Only `TABLE` changes the phase.
@@ -28,8 +30,9 @@ import msgspec
 
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.config import Rules
+from folkmoot.core.federation.evaluation import mean_loss
 from folkmoot.core.federation.selection import take
-from folkmoot.core.federation.state import Delivery, Phase, State
+from folkmoot.core.federation.state import Best, Delivery, Phase, State
 from folkmoot.core.machine import Outcome, decoder
 from folkmoot.core.machine import encode as encode
 from folkmoot.core.table import Edge, first
@@ -171,6 +174,8 @@ def _not_selected(state: State, id: str) -> m.Refused:
 def _rendezvous(state: State, event: m.Rendezvous, now: int) -> Step:
     if event.id in state.expelled:
         return state, (m.Refused(m.Reason.Expelled, f"{event.id} delivered too many bad updates"),)
+    if lacking := state.rules.lacking(event.properties):
+        return state, (m.Refused(m.Reason.NotEligible, lacking),)
     if event.id in state.members:
         return state, (m.Reply("ACCEPT"),)
     if state.phase == Phase.FINISHED or len(state.members) >= state.rules.capacity:
@@ -189,7 +194,7 @@ def _dropped(state: State, event: m.Dropped, now: int) -> Step:
 def _delivered(state: State, event: m.Delivered, now: int) -> Step:
     if answer := admits(state, event.id, event.round, event.digest, event.samples):
         return state, (answer,)
-    delivery = Delivery(event.id, event.round, event.digest, event.samples)
+    delivery = Delivery(event.id, event.round, event.digest, event.samples, event.evaluation)
     deliveries = {**state.deliveries, delivery.key: delivery}
     missed = {id: n for id, n in state.missed.items() if id != event.id}
     changed = replace(state, deliveries=deliveries, missed=missed)
@@ -307,7 +312,26 @@ def _tick(state: State, event: m.Tick, now: int) -> Step:
 def _written(state: State, event: m.Written, now: int) -> Step:
     if not state.closing or event.round != state.round:
         return state, ()
-    return replace(state, written=event.digest), ()
+    return _evaluated(replace(state, written=event.digest), event.loss)
+
+
+def _evaluated(state: State, central: float | None) -> Step:
+    """The loss of the new model, as the owner found it; or of the one that it came from."""
+    if central is not None:
+        round_, loss = state.round + 1, central
+    else:
+        closing = [state.deliveries[key] for key in state.closing]
+        told = [d.evaluation for d in closing if d.evaluation and d.round == state.round]
+        if not told:
+            return state, ()
+        round_, loss = state.round, mean_loss(told)
+    best = state.best is None or loss < state.best.loss - state.rules.min_improvement
+    changed = replace(
+        state,
+        best=Best(round_, loss) if best else state.best,
+        since_best=0 if best else state.since_best + 1,
+    )
+    return changed, (m.Evaluated(round_, loss, best),)
 
 
 _RECEIVE: dict[type, Callable[[State, Any, int], Step]] = {
@@ -405,7 +429,8 @@ def _over(state: State) -> bool:
 
 
 def _all_over(state: State) -> bool:
-    return _over(state) and state.round + 1 >= state.rules.rounds
+    stalled = 0 < state.rules.stop_after <= state.since_best
+    return _over(state) and (stalled or state.round + 1 >= state.rules.rounds)
 
 
 def _goes_on(state: State) -> bool:

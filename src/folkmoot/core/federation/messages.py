@@ -6,6 +6,10 @@ Events are what the journal keeps; effects are what the shell does and what the 
 from enum import StrEnum
 from typing import Literal
 
+import msgspec
+
+from folkmoot.core.federation.config import Scalar
+from folkmoot.core.federation.state import Evaluation
 from folkmoot.core.machine import Effect as Effect
 from folkmoot.core.machine import Event as Event
 from folkmoot.core.machine import Refused as Refused
@@ -19,6 +23,8 @@ class Rendezvous(Event, frozen=True, tag=True):
     """A participant registers, or comes back after it lost its connection."""
 
     id: str
+    # What it says of itself, for `require`.
+    properties: dict[str, Scalar] = msgspec.field(default_factory=dict)
 
 
 class Dropped(Event, frozen=True, tag=True):
@@ -34,6 +40,8 @@ class Delivered(Event, frozen=True, tag=True):
     round: int
     digest: str
     samples: int
+    # Of the round's global model, which it was given.
+    evaluation: Evaluation | None = None
 
 
 class Quarantined(Event, frozen=True, tag=True):
@@ -75,6 +83,8 @@ class Written(Event, frozen=True, tag=True):
 
     round: int
     digest: str
+    # Of the model just written, where the owner has it evaluated in one place.
+    loss: float | None = None
 
 
 AnyEvent = (
@@ -130,6 +140,14 @@ class LeftOut(Effect, frozen=True, tag=True):
     ids: tuple[str, ...]
 
 
+class Evaluated(Effect, frozen=True, tag=True):
+    """What a global model is worth: the mean of its loss; `best` so far or not."""
+
+    round: int
+    loss: float
+    best: bool
+
+
 class Aggregate(Effect, frozen=True, tag=True):
     """Make the next global model of the updates under these keys, in this order."""
 
@@ -148,4 +166,5 @@ class Reason(StrEnum):
     FutureRound = "FutureRound"
     DifferentUpdate = "DifferentUpdate"
     BadSamples = "BadSamples"
+    NotEligible = "NotEligible"
     Closed = "Closed"

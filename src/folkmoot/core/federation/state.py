@@ -17,6 +17,13 @@ class Phase(StrEnum):
     FINISHED = "FINISHED"
 
 
+class Evaluation(msgspec.Struct, frozen=True, array_like=True):
+    """What a participant finds of the global model that it was given: on how many samples."""
+
+    loss: float
+    samples: int
+
+
 class Delivery(msgspec.Struct, frozen=True, array_like=True):
     """A good update: who, for which round, what bytes, on how many samples."""
 
@@ -24,11 +31,19 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True):
     round: int
     digest: str
     samples: int
+    evaluation: Evaluation | None = None
 
     @property
     def key(self) -> str:
         """Where the bucket keeps it: `<round>/<participant_id>`."""
         return f"{self.round}/{self.id}"
+
+
+class Best(msgspec.Struct, frozen=True, array_like=True):
+    """The global model with the lowest loss so far."""
+
+    round: int
+    loss: float
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +78,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     history: dict[str, Delivery] = {}
     strikes: dict[str, int] = {}
     expelled: tuple[str, ...] = ()
+    best: Best | None = None
+    # How many models were evaluated since then, and found no better.
+    since_best: int = 0
     # In how many rounds one after the other a participant was left out.
     missed: dict[str, int] = {}
 

@@ -35,6 +35,10 @@ class Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fiel
         """The arrays to remember between rounds of a model with `layout`; empty for most."""
         return {}
 
+    def settings(self, round_: int, participant_id: str) -> Mapping[str, bool | int | float | str]:
+        """What this participant's `train_round` gets as `config` in this round."""
+        return {}
+
     def combine(self, closing: Closing) -> Figures:
         """Write the next global model to `closing.out`; answer figures for the event log.
 

@@ -8,14 +8,17 @@ import ipaddress
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 
 from folkmoot.core.config import Broken, decode
 from folkmoot.core.federation import Rules
+from folkmoot.core.federation.config import Scalar
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.private import Private
-from folkmoot.federated.aggregate.strategies import AnyStrategy
+from folkmoot.federated.aggregate.strategies import AnyStrategy, load_strategy, tag_of
+from folkmoot.federated.coordinator.evaluation import EvaluationConfig
 from folkmoot.federated.names import CARRIED, PLAIN_NAME, PUBLIC_KEY, is_participant_id
 from folkmoot.federated.secure.config import SecureConfig
 from folkmoot.federated.secure.distributed_noise import PrivateSum
@@ -25,6 +28,8 @@ from folkmoot.host.files import read_text
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 #: With no url, on one machine: the folder `bucket` beside the journal.
 BESIDE_JOURNAL = ""
+#: In [aggregation]: a strategy of the owner's own.
+OWN_STRATEGY = re.compile(r'^\s*strategy\s*=\s*["\'](?P<named>[\w.]+:\w+)["\']', re.MULTILINE)
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,6 +158,9 @@ class Federation(msgspec.Struct, frozen=True, kw_only=True):
     security: SecurityConfig = SecurityConfig()
     secure: SecureConfig = SecureConfig()
     metrics: MetricsConfig = MetricsConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    # Given to every participant with its task, under what the strategy's own `settings` say.
+    settings: dict[str, Scalar] = {}
 
     @property
     def private_sum(self) -> PrivateSum | None:
@@ -204,7 +212,21 @@ def is_host(host: str) -> bool:
 
 def load_federation(path: Path, default_bucket: str = CARRIED) -> Federation:
     """The federation that the file at `path` describes, with its paths made absolute."""
-    return rooted(decode(read_text(path), Federation, path.name), path.parent, default_bucket)
+    return rooted(decode_federation(read_text(path), path.name), path.parent, default_bucket)
+
+
+def decode_federation(text: str, name: str) -> Federation:
+    """As `decode`, with a strategy of the owner's own where `module:Class` names one."""
+    if found := OWN_STRATEGY.search(text):
+        kind = load_strategy(found["named"])
+        # In the file it goes by its place; for the decoder by its tag, on the same line.
+        text = text[: found.start("named")] + tag_of(kind) + text[found.end("named") :]
+        field = ("aggregation", AnyStrategy | kind, FedAvg())
+        made: Any = msgspec.defstruct(
+            "Federation", [field], bases=(Federation,), frozen=True, kw_only=True
+        )
+        return cast(Federation, decode(text, made, name))
+    return decode(text, Federation, name)
 
 
 def rooted(config: Federation, folder: Path, default_bucket: str = CARRIED) -> Federation:

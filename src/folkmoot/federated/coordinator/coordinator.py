@@ -28,6 +28,11 @@ from folkmoot.federated.aggregate.spans import CombineFailed
 from folkmoot.federated.coordinator import events
 from folkmoot.federated.coordinator.bucket import CoordinatorBucket
 from folkmoot.federated.coordinator.config import Federation
+from folkmoot.federated.coordinator.evaluation import (
+    CentralEvaluation,
+    ReportedMetrics,
+    keep_best,
+)
 from folkmoot.federated.coordinator.metrics import Meters
 from folkmoot.federated.coordinator.secure_rounds import SecureRounds
 from folkmoot.federated.coordinator.updates import combine, culprits, lost
@@ -69,6 +74,10 @@ class Coordinator:
         self.meters = meters or Meters()
         self.liveness = Liveness(config.rounds.expiry_ms)
         self.workers = ThreadPoolExecutor(WORKERS, "folkmoot-worker")
+        #: Metrics of evaluations, which no decision depends on.
+        self.reported = ReportedMetrics()
+        central = config.evaluation.central
+        self._central = CentralEvaluation(central) if central else None
         self._waiting: dict[str, asyncio.Future[None]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._serving: asyncio.Task[None] | None = None
@@ -127,6 +136,7 @@ class Coordinator:
         if self.state.phase is rules.Phase.FINISHED:
             self.finished.set()
         self.meters.observe(self.state)
+        await self._keep_best()
         serving = self._durable.serve(self._due, self._on_due)
         self._serving = asyncio.get_running_loop().create_task(serving)
         self._serving.add_done_callback(self._failed)
@@ -254,7 +264,7 @@ class Coordinator:
                     combine, self.config, self.store, self.state, self.secret, deliveries, residue
                 )
                 seconds = time.perf_counter() - started
-                self.submit(m.Written(round_, done.digest))
+                self.submit(m.Written(round_, done.digest, await self._central_loss(round_ + 1)))
                 break
             except CombineFailed as failed:
                 if not await self._took_out(deliveries, failed):
@@ -268,7 +278,29 @@ class Coordinator:
         count, figures = len(deliveries), dict(done.figures)
         self.log.write(events.Aggregated(round_, count, seconds, done.digest, figures))
         self.meters.aggregation.observe(seconds)
+        if found := self.reported.summary(round_):
+            self.log.write(found)
+        await self._keep_best()
         await self._tidy(round_, deliveries)
+
+    async def _central_loss(self, round_: int) -> float | None:
+        """What the owner's own function finds of the model just made."""
+        if self._central is None:
+            return None
+        loss, metrics = await self.run(self._central, self.store.global_target(round_))
+        self.log.write(events.CentrallyEvaluated(round_, loss, dict(metrics)))
+        return loss
+
+    async def _keep_best(self) -> None:
+        """Keep the best model, whatever is pruned; also when a crash came between."""
+        best, folder = self.state.best, Path(self.config.server.state)
+        if best is None or (folder / "best" / f"{best.round}.safetensors").exists():
+            return
+        try:
+            model = await self.run(self.store.global_path, best.round)
+            await self.run(keep_best, model, folder, best.round)
+        except (BucketError, OSError) as error:
+            logger.warning("the best model, of round %d, is not kept: %s", best.round, error)
 
     async def _took_out(self, deliveries: list[Delivery], failed: CombineFailed) -> bool:
         """Go on without the update that spoils the model; whether there is one to blame."""

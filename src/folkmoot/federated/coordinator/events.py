@@ -66,6 +66,21 @@ class ReportRefused(OfParticipant, frozen=True, tag=True):
     reason: str
 
 
+class EvaluationSummary(OfRound, frozen=True, tag=True):
+    """What participants found of a round's global model: means, weighted by samples."""
+
+    participants: int
+    samples: int
+    metrics: dict[str, float]
+
+
+class CentrallyEvaluated(OfRound, frozen=True, tag=True):
+    """What the owner found of a round's global model."""
+
+    loss: float
+    metrics: dict[str, float]
+
+
 class AttemptFailed(OfRound, frozen=True, tag=True):
     """For the event log: masked updates could not be summed and are asked for again."""
 

@@ -18,11 +18,13 @@ import msgspec
 
 from folkmoot.core import federation as rules
 from folkmoot.core.federation import messages as m
-from folkmoot.core.federation.state import Delivery
+from folkmoot.core.federation.config import Scalar
+from folkmoot.core.federation.state import Delivery, Evaluation
 from folkmoot.exchange.bucket import BucketError
 from folkmoot.federated import wire
 from folkmoot.federated.coordinator import events
 from folkmoot.federated.coordinator.coordinator import Coordinator
+from folkmoot.federated.coordinator.evaluation import told_evaluation
 from folkmoot.federated.coordinator.secure_rounds import refusal
 from folkmoot.federated.coordinator.turns import Rate, Turns
 from folkmoot.federated.coordinator.updates import Judgement, judged, most_bytes
@@ -36,6 +38,7 @@ from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.signing import SESSION_BYTES, Nonces, Unauthenticated
 
 DIGEST_BYTES = 32
+MOST_PROPERTIES = 4096
 #: A second, of one participant: more than rounds of a trivial model can need.
 MOST_HEARTBEATS = 500
 #: What participants may report: numbers by name, in lists or in tables. NaN has no other way than
@@ -56,6 +59,17 @@ CODES: dict[str, grpc.StatusCode] = {
 
 def unreadable(error: Exception) -> RequestRefused:
     return RequestRefused(Code.UNAVAILABLE, f"the bucket or the disk cannot be used: {error}")
+
+
+def _properties(request: Any) -> dict[str, Scalar]:
+    """What a participant says of itself."""
+    if len(request.properties) > MOST_PROPERTIES:
+        reason = f"properties of {len(request.properties)} bytes; at most {MOST_PROPERTIES}"
+        raise RequestRefused(Code.INVALID_ARGUMENT, reason)
+    try:
+        return msgspec.json.decode(request.properties or "{}", type=dict[str, Scalar])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RequestRefused(Code.INVALID_ARGUMENT, f"properties: {error}") from None
 
 
 class CoordinatorService:
@@ -113,7 +127,7 @@ class CoordinatorService:
         id = self._named(key)
         reply = wire.LATER
         if request.proof.session == self.session:
-            effects = self.coordinator.submit(m.Rendezvous(id))
+            effects = self.coordinator.submit(m.Rendezvous(id, _properties(request)))
             self._refuse(effects)
             accepted = any(isinstance(e, m.Reply) and e.reply == "ACCEPT" for e in effects)
             reply = wire.ACCEPT if accepted else wire.LATER
@@ -179,8 +193,15 @@ class CoordinatorService:
             initial=task.initial,
             global_digest=bytes.fromhex(task.global_digest),
             global_stamp=self.coordinator.store.global_stamp(task.round),
+            evaluate=not task.initial and self.config.evaluation.asks_in(task.round),
+            config=self._settings_of(id, task.round),
             **self._signed_urls(id, task.round),
         )
+
+    def _settings_of(self, id: str, round_: int) -> str:
+        own = self.config.aggregation.settings(round_, id)
+        given = {**self.config.settings, **own}
+        return msgspec.json.encode(given).decode() if given else ""
 
     def _signed_urls(self, id: str, round_: int) -> dict[str, str]:
         """What lets a participant read one object and write one, if it has no other right."""
@@ -213,7 +234,8 @@ class CoordinatorService:
         judgement = await self._judge(delivery)
         if judgement.reason:
             self._reject(delivery, judgement)
-        effects = self.coordinator.submit(m.Delivered(*fields))
+        evaluation = self._told_evaluation(delivery, request)
+        effects = self.coordinator.submit(m.Delivered(*fields, evaluation))
         self._refuse(effects)
         again = any(isinstance(e, m.Counted) and e.again for e in effects)
         if not again:
@@ -399,6 +421,19 @@ class CoordinatorService:
         raise RequestRefused(
             Code.DATA_LOSS if judged.damaged else Code.INVALID_ARGUMENT, judged.reason
         )
+
+    def _told_evaluation(self, delivery: Delivery, request: Any) -> Evaluation | None:
+        """What the sender found of its global model; what makes no sense costs no update."""
+        if not request.HasField("evaluation") or self.coordinator.state.initial_round:
+            return None
+        try:
+            found, metrics = told_evaluation(request.evaluation)
+        except (ValueError, msgspec.DecodeError, RecursionError) as error:
+            refused = events.ReportRefused(delivery.id, delivery.round, str(error))
+            self.coordinator.log.write(refused)
+            return None
+        self.coordinator.reported.add(delivery.round, found.samples, metrics)
+        return found
 
     def _report(self, delivery: Delivery, request: Any) -> None:
         log = self.coordinator.log

@@ -7,11 +7,14 @@ sentence. docs/federation.md has the list of them all.
 
 from typing import Any, NamedTuple
 
+import msgspec
+
 from folkmoot.federated import wire
 from folkmoot.federated.names import CARRIED, is_participant_id, plain_text
 from folkmoot.host.signing import SESSION_BYTES
 
 DIGEST_BYTES = 32
+MOST_SETTINGS = 65_536
 MOST_ROUND = 2**31 - 2
 #: Seconds between heartbeats: more often is a burden, and less often nobody needs.
 SHORTEST, LONGEST = 0.001, 86_400.0
@@ -94,3 +97,12 @@ def _state(number: int) -> str:
     name = wire.STATE_NAME.get(number, "")
     require(name in ("STANDBY", "ROUND", "FINISHED"), f"state {number} is none of a coordinator's")
     return name
+
+
+def settings(told: str) -> dict[str, bool | int | float | str]:
+    """The settings of a round for us: for our owner's own code, as plain values."""
+    require(len(told) <= MOST_SETTINGS, f"settings of {len(told)} bytes; at most {MOST_SETTINGS}")
+    try:
+        return msgspec.json.decode(told or "{}", type=dict[str, bool | int | float | str])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadAnswer(f"the coordinator's settings cannot be used: {error}") from None

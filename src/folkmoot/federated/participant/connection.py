@@ -73,6 +73,8 @@ class Connection:
         self.heartbeat = 10.0
         self.bucket = ""
         self.weights_port = 0
+        #: What we say of ourselves when we register, in JSON.
+        self.properties = ""
         self._registering = asyncio.Lock()
         #: Called when a session took the place of another.
         self.on_reconnect: Callable[[], None] = lambda: None
@@ -125,12 +127,12 @@ class Connection:
 
     async def _rendezvous(self) -> bool:
         try:
-            answer = await self.call("Rendezvous", wire.RendezvousRequest())
+            answer = await self.call("Rendezvous", self._introduction())
             if answer.session != self.session:
                 # The first answer of a coordinator tells its session; the second call proves
                 # that we live now and are not a recording.
                 self.session = self._welcome(answer).session
-                answer = await self.call("Rendezvous", wire.RendezvousRequest())
+                answer = await self.call("Rendezvous", self._introduction())
         except grpc.aio.AioRpcError as error:
             if error.code() == Code.UNAUTHENTICATED:
                 self.signer.leap()
@@ -144,6 +146,9 @@ class Connection:
         if told.finished and not told.accepted:
             raise Finished
         return told.accepted
+
+    def _introduction(self) -> Any:
+        return wire.RendezvousRequest(properties=self.properties)
 
     def _welcome(self, answer: Any) -> answers.Welcome:
         told = answers.welcome(answer, self.signer.identity.public, self.participant_id)

@@ -31,12 +31,16 @@ from folkmoot.federated.participant.connection import (
 )
 from folkmoot.federated.participant.known import Known
 from folkmoot.federated.participant.participant import (
+    FoundEvaluation,
     Participant,
     Trained,
     as_given,
+    can_evaluate,
+    checked_evaluation,
     checked_result,
     encode_figures,
     named,
+    takes_config,
 )
 from folkmoot.federated.participant.policy import Policy
 from folkmoot.federated.participant.presigned import PresignedBucket
@@ -106,6 +110,7 @@ async def take_part(
         settings.address, settings.run_id, identity, settings.tls, settings.longest_pause, known
     )
     line.agree = lambda welcome: _bucket_url(settings, welcome.bucket)
+    line.properties = encode_figures(participant.properties())
     log = EventLog(Path(settings.log) if settings.log else None)
     ended = "interrupted"
     try:
@@ -316,9 +321,23 @@ class _Participation:
             first = named(self._participant.init_weights())
             return Trained(start.round, b"", first, {}, 0, "{}")
         weights = self._bucket.read_global(start.round, start.global_digest, start.global_stamp)
-        result = self._participant.train_round(as_given(weights), start.epochs, start.epoch_base)
+        config = answers.settings(start.config)
+        found = self._evaluated(start, weights, config)
+        train = self._participant.train_round
+        more = {"config": config} if takes_config(train) else {}
+        result = train(as_given(weights), start.epochs, start.epoch_base, **more)
         arrays, samples, history = checked_result(result)
-        return Trained(start.round, start.global_digest, arrays, weights, samples, history)
+        return Trained(start.round, start.global_digest, arrays, weights, samples, history, found)
+
+    def _evaluated(
+        self, start: Any, weights: dict[str, Any], config: dict[str, Any]
+    ) -> FoundEvaluation | None:
+        """What we find of the model that we were given, if we can say and are asked to."""
+        if not start.evaluate or not can_evaluate(self._participant):
+            return None
+        evaluate: Callable[..., Any] = self._participant.evaluate
+        more = {"config": config} if takes_config(evaluate) else {}
+        return checked_evaluation(evaluate(as_given(weights), **more))
 
     async def _deliver(
         self, round_: int, arrays: Mapping[str, Any], trained: Trained, metrics: str
@@ -338,4 +357,7 @@ class _Participation:
             digest=digest,
             history=trained.history,
         )
+        if (found := trained.evaluation) is not None:
+            told = wire.Evaluation(loss=found.loss, samples=found.samples, metrics=found.metrics)
+            request.evaluation.CopyFrom(told)
         await self._line.insist("EndTrainingRound", request, END_TIMEOUT)

@@ -14,8 +14,9 @@ Models are named arrays, or one array alone. The weights that `train_round` gets
 they are the coordinator's own bytes, mapped and not copied.
 """
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -42,8 +43,19 @@ class Participant(ABC):
         """Train for `epochs` epochs, of which `epoch_base` came before.
 
         The new weights, the number of samples they were trained on, and a history: for each name
-        a value an epoch.
+        a value an epoch. With a fourth parameter `config` it also gets the round's settings.
         """
+
+    def evaluate(self, weights: Any) -> tuple[float, int, Mapping[str, float]]:
+        """What the global model is worth on our data: loss, number of samples, other metrics.
+
+        Asked for before `train_round`, if this is overridden and the coordinator wants it.
+        """
+        raise NotImplementedError
+
+    def properties(self) -> Mapping[str, bool | int | float | str]:
+        """What to say of ourselves when we register: what the owner's `require` may ask for."""
+        return {}
 
     def metrics(self) -> Mapping[str, Any]:
         """Figures to report with the update: numbers or arrays of numbers, by name."""
@@ -59,6 +71,16 @@ class Trained(NamedTuple):
     reference: Mapping[str, Array]
     samples: int
     history: str
+    #: Of the model it began with, if it was asked for.
+    evaluation: "FoundEvaluation | None" = None
+
+
+class FoundEvaluation(NamedTuple):
+    """What a participant's `evaluate` returned, as it is sent."""
+
+    loss: float
+    samples: int
+    metrics: str
 
 
 class BadResult(TypeError):
@@ -94,6 +116,29 @@ def checked_result(result: Any) -> tuple[dict[str, Array], int, str]:
     arrays = named(model)
     layout_of(arrays)  # a dtype that cannot travel is the owner's to know
     return arrays, int(samples), encode_figures(history)
+
+
+def can_evaluate(participant: Participant) -> bool:
+    return type(participant).evaluate is not Participant.evaluate
+
+
+def takes_config(method: Callable[..., Any]) -> bool:
+    """Whether an owner's method wants the round's settings."""
+    parameters = inspect.signature(method).parameters
+    return "config" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def checked_evaluation(result: Any) -> FoundEvaluation:
+    """What `evaluate` returned, as it is sent."""
+    if not isinstance(result, tuple) or len(result) != 3:
+        raise BadResult("evaluate must return (loss, number_of_samples, metrics)")
+    loss, samples, metrics = result
+    if not np.isfinite(float(loss)):
+        raise BadResult(f"evaluate returned a loss of {loss}; expected a finite number")
+    if isinstance(samples, bool) or not isinstance(samples, int | np.integer) or samples < 1:
+        raise BadResult(f"evaluate must say on how many samples, 1 or more; got {samples!r}")
+    numbers = {name: float(value) for name, value in metrics.items()}
+    return FoundEvaluation(float(loss), int(samples), encode_figures(numbers))
 
 
 def encode_figures(figures: Mapping[str, Any]) -> str:

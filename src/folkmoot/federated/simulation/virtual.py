@@ -14,7 +14,6 @@ import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
-from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -23,6 +22,7 @@ from folkmoot.federated.participant.connection import Connection
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.policy import ALL, Policy
 from folkmoot.host.memory import keep_memory
+from folkmoot.host.named_code import load_code
 from folkmoot.host.signing import Identity
 
 #: Participants that train at the same time in one process.
@@ -51,14 +51,6 @@ def virtual_identity(seed: str, number: int) -> Identity:
     return Identity(sha256(f"folkmoot virtual participant {seed} {number}".encode()).digest())
 
 
-def load_class(name: str) -> Any:
-    """The class that `module:Class` names; modules of the working folder count."""
-    module, _, attribute = name.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    return getattr(import_module(module), attribute)
-
-
 async def take_parts(share: Share) -> None:
     """Run every participant of a share until the federation has finished."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(AT_ONCE))
@@ -68,7 +60,7 @@ async def take_parts(share: Share) -> None:
         longest_pause=1.0,
         policy=Policy(buckets=(ALL,), coordinator=share.coordinator),
     )
-    made, os.environ["FOLKMOOT_PARTICIPANTS"] = load_class(share.participant), str(share.count)
+    made, os.environ["FOLKMOOT_PARTICIPANTS"] = load_code(share.participant), str(share.count)
     gc.disable()  # a thousand participants are made of long-lived objects
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -25,5 +25,6 @@ class LyingParticipant(ParticipantNode):
                 m.Delivered(self.name, round_ - 1, digest, SAMPLES),
                 m.Delivered(self.name, round_, str(random.random()), SAMPLES),
                 m.Delivered(self.name, round_, digest, -3),
+                m.Rendezvous(self.name),
             )
         )

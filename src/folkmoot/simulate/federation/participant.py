@@ -10,6 +10,7 @@ from typing import Any
 
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation import participant as part
+from folkmoot.core.federation.config import Scalar
 from folkmoot.simulate.federation.coordinator import FederationCoordinator
 from folkmoot.simulate.loop import Loop
 from folkmoot.simulate.network import Network
@@ -17,6 +18,8 @@ from folkmoot.simulate.node import Node
 
 TIMEOUT = 2_000
 SAMPLES = 10
+#: What every world requires; liars may come without.
+PROPERTIES: dict[str, Scalar] = {"gpu": True}
 
 
 class ParticipantNode(Node):
@@ -36,7 +39,7 @@ class ParticipantNode(Node):
     def start(self) -> None:
         """Register, until there is room."""
         self.session += 1
-        self._call(self._registered, self.coordinator.submit, m.Rendezvous(self.name))
+        self._call(self._registered, self.coordinator.submit, m.Rendezvous(self.name, PROPERTIES))
 
     def update(self, round_: int) -> m.AnyEvent:
         """What it delivers for a round."""

@@ -13,7 +13,7 @@ from folkmoot.simulate.federation.coordinator import FederationCoordinator
 from folkmoot.simulate.federation.faults import FEDERATION_FAULTS
 from folkmoot.simulate.federation.liar import LyingParticipant
 from folkmoot.simulate.federation.mutants import MUTANTS
-from folkmoot.simulate.federation.participant import ParticipantNode
+from folkmoot.simulate.federation.participant import PROPERTIES, ParticipantNode
 from folkmoot.simulate.world import World
 
 
@@ -34,6 +34,7 @@ def draw_rules(random: Random) -> Rules:
         max_strikes=random.choice((1, 3)),
         buffer=least + random.randrange(3) if asynchronous else 0,
         max_staleness=random.randrange(3) if asynchronous else 0,
+        require=PROPERTIES,
     )
 
 
