@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch.utils.data import DataLoader
 
 from folkmoot.unified.api import Worker, rpc
 from folkmoot.unified.backends.elastic import node_check
@@ -21,7 +22,9 @@ def write(name: str, text: str) -> None:
 
 
 def train() -> float:
-    """Sum the ranks, and say which world that was."""
+    """Sum the ranks, and say which world that was. Its data comes from a process of its own."""
+    loaded = DataLoader(range(8), batch_size=2, num_workers=1)  # type: ignore[arg-type,var-annotated]
+    assert sum(int(batch.sum()) for batch in loaded) == 28
     dist.init_process_group("gloo")
     total = torch.tensor(float(dist.get_rank() + 1))
     dist.all_reduce(total)

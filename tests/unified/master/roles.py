@@ -47,6 +47,17 @@ class Fails(Stepper):
         raise ArithmeticError("the loss is not a number")
 
 
+class FailsOnce(Stepper):
+    """The first process raises once the file `fail` is there."""
+
+    def start(self) -> int:
+        if self.actor.incarnation > 1:
+            return super().start()
+        while not (self.folder / "fail").exists():
+            self.current.stopping.wait(0.01)
+        raise ArithmeticError("the loss is not a number")
+
+
 class Deaf(Stepper):
     """Does not stop when it is asked to."""
 

@@ -4,8 +4,11 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from folkmoot.core.job import Backoff, JobSpec, RoleBudget, RoleSpec, Timeouts
 from folkmoot.core.job import messages as m
+from folkmoot.core.job.config import FailureDomain
 from folkmoot.unified.jobs import run_job
 from folkmoot.unified.master import events
 from folkmoot.unified.master.__main__ import REPLACED
@@ -146,6 +149,20 @@ def test_an_error_is_reported_with_its_traceback_and_ends_the_job_if_it_should(
         assert "the loss is not a number" in outcome.reason
         assert "ArithmeticError" in run.home.log("a-0").read_text()
         run.nothing_left()
+
+
+@pytest.mark.parametrize("domain", ["role", "job"])
+def test_an_error_starts_its_domain_anew(folder: Path, ray: str, domain: FailureDomain) -> None:
+    roles = {"a": role("FailsOnce", failure_domain=domain), "b": role()}
+    with job_run(folder, roles, ray) as run:
+        run.start()
+        run.takes_steps("b-0")
+        (folder / "fail").touch()
+        run.takes_steps("a-0", 2)
+        run.takes_steps("b-0", 2 if domain == "job" else 1)
+        assert run.outcome().exit_code == 0
+        (blamed,) = run.all_of(m.Blamed)
+        assert (blamed.actor, blamed.kind) == ("a-0", "error")
 
 
 def test_a_worker_that_cannot_be_made_says_why(folder: Path, ray: str) -> None:
