@@ -26,7 +26,7 @@ from typing import Any
 import job_sums as sums
 import msgspec
 import torch
-from job_watch import add_deaths, deaths, draw, run_and_show, tell_end
+from job_watch import add_deaths, add_where, deaths, draw, run_and_show, tell_end
 from torch import Tensor, nn
 
 from folkmoot.core.job import JobSpec
@@ -254,6 +254,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=600, help="of the run, before")
     parser.add_argument("--steps", type=int, default=100, help="of the job")
     add_deaths(parser)
+    add_where(parser)
     parser.add_argument("--out", type=Path, default=Path("out/job_grpo"))
     options = parser.parse_args()
     out = options.out.resolve()
@@ -261,7 +262,8 @@ def main() -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        outcome = run_and_show(make_job(options, checkpoint, folder), folder / "job")
+        job = make_job(options, checkpoint, folder)
+        outcome = run_and_show(job, folder / "job", ray_address=options.ray_address)
         curve, died = load_curve(folder), deaths(folder / "job")
     tell_end(outcome, time.monotonic() - began, died)
     if outcome.exit_code:

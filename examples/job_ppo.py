@@ -26,7 +26,7 @@ import gymnasium
 import msgspec
 import numpy as np
 import torch
-from job_watch import add_deaths, deaths, draw, run_and_show, tell_end
+from job_watch import add_deaths, add_where, deaths, draw, run_and_show, tell_end
 from torch import Tensor, nn
 
 from folkmoot.core.job import JobSpec
@@ -275,12 +275,14 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=200, help="at most so many")
     parser.add_argument("--target", type=float, default=450, help="mean return of the last games")
     add_deaths(parser)
+    add_where(parser)
     parser.add_argument("--plot", type=Path, default=Path("out/job_ppo.png"))
     options = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        outcome = run_and_show(make_job(options, folder), folder / "job")
+        job = make_job(options, folder)
+        outcome = run_and_show(job, folder / "job", ray_address=options.ray_address)
         curve, died = load_curve(folder / "curve.json"), deaths(folder / "job")
     tell_end(outcome, time.monotonic() - began, died)
     if not curve or outcome.exit_code:
