@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.federated.model_file.reader import ModelFile
+from support.certificates import CertificateAuthority
 
 COMMAND = [sys.executable, "-c", "from folkmoot.cli import main; main()", "federate"]
 PARTICIPANT = """
@@ -81,6 +82,42 @@ def test_serve_and_join_with_weights_that_the_coordinator_carries(folder: Path) 
     said, error = server.communicate(timeout=60)
     assert server.returncode == 0, error
     assert final(folder) == [2.0, 2.0]
+
+
+def test_up_ends_with_a_sentence_when_its_participants_die(folder: Path) -> None:
+    broken = PARTICIPANT.replace(
+        "return weights + 1", "raise SystemExit(7)\n        return weights"
+    )
+    (folder / "mine.py").write_text(broken)
+    code, said, error = run(folder, "up", "federation.toml", "-p", "mine:Mine", "-n", "2")
+    assert code == 1
+    assert "participants have ended (exit codes" in error
+    assert "a round needs 2: the federation stays in round 1" in error
+    assert "finished" not in said
+
+
+def test_status_and_up_speak_mutual_tls(folder: Path) -> None:
+    authority = CertificateAuthority(folder, "authority")
+    server, client = authority.sign("server"), authority.sign("client")
+    with (folder / "federation.toml").open("a") as file:
+        file.write(
+            f'[security]\ntls_certificate = "{server.cert}"\ntls_key = "{server.key}"\n'
+            f'tls_client_authority = "{authority.file}"\n'
+        )
+    shown = [f"--tls-ca={authority.file}", f"--tls-cert={client.cert}", f"--tls-key={client.key}"]
+    serving = start(folder, "serve", "federation.toml")
+    address = re.search(r"at (\S+);", serving.stdout.readline()).group(1)
+    code, said, error = run(folder, "status", address, *shown)
+    assert (code, "tried: STANDBY" in said) == (0, True), error
+    code, _, error = run(folder, "status", address, shown[0])
+    assert (code, "no coordinator answers" in error) == (1, True)
+    serving.send_signal(signal.SIGINT)
+    serving.communicate(timeout=60)
+    up = ("up", "federation.toml", "-p", "mine:Mine", "-n", "2")
+    code, _, error = run(folder, *up)
+    assert (code, "--tls-cert" in error) == (1, True)
+    code, said, error = run(folder, *up, *shown)
+    assert (code, "finished" in said) == (0, True), error
 
 
 def test_serve_and_join_and_status(folder: Path) -> None:

@@ -136,10 +136,15 @@ def up(
     file: Config,
     participant: Class,
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many participants.")] = 3,
+    tls_ca: tls.Ca = None,
+    tls_cert: tls.Cert = None,
+    tls_key: tls.Key = None,
 ) -> None:
     """Try a federation out: a coordinator and COUNT participants, each a process, on this machine.
 
-    Participant number i finds i in the environment variable FOLKMOOT_PARTICIPANT.
+    Participant number i finds i in the environment variable FOLKMOOT_PARTICIPANT. With TLS they all
+    show the same certificate, if the coordinator asks for one. When too many of them have ended for
+    the federation to go on, it says so and ends.
     """
     from folkmoot.cli.user_errors import user_errors
     from folkmoot.core.config import ConfigError
@@ -149,7 +154,15 @@ def up(
     with user_errors(ConfigError, JournalError, OSError, ValueError):
         config = load_federation(file, BESIDE_JOURNAL)
         load_participant(participant)
-        run_until_interrupted(_up(config, participant, count))
+        given = (tls_ca or config.security.tls_certificate, tls_cert, tls_key)
+        shown = zip(("--tls-ca", "--tls-cert", "--tls-key"), given, strict=True)
+        join = [f"{option}={file}" for option, file in shown if file]
+        if config.security.tls_client_authority and not tls_cert:
+            raise ValueError(
+                "the coordinator asks participants for certificates ([security] "
+                "tls_client_authority): give one with --tls-cert and --tls-key"
+            )
+        run_until_interrupted(_up(config, [f"--participant={participant}", *join], count))
 
 
 def key(
@@ -237,35 +250,53 @@ async def _status(address: str, tls: Any) -> str:
     )
 
 
-async def _up(config: Any, participant: str, count: int) -> None:
+async def _up(config: Any, join: list[str], count: int) -> None:
     from folkmoot.federated.coordinator.server import serving
 
     async with serving(config) as server:
         typer.echo(f"{config.run_id} at {server.address} with {count} participants")
         _narrate(server)
-        people = [await _spawn(server, participant, i) for i in range(count)]
-        ended = asyncio.gather(*(process.wait() for process in people))
+        people = [await _spawn(server, join, i) for i in range(count)]
+        ends = [asyncio.create_task(process.wait()) for process in people]
         try:
-            await server.finished()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(ended), 30)
+            await _finished_or_too_few(server, ends)
+            await asyncio.wait(ends, timeout=30)
             typer.echo(f"finished; the model is {_last_model(server)}")
         finally:
             for process in people:
                 with contextlib.suppress(ProcessLookupError):
                     process.terminate()
-            await ended
+            await asyncio.gather(*ends)
 
 
-async def _spawn(server: Any, participant: str, number: int) -> Any:
+async def _finished_or_too_few(server: Any, ends: list[asyncio.Task[int]]) -> None:
+    """Until the last round; ValueError when too few participants are left to get there."""
+    needed = server.coordinator.state.rules.min_connected
+    finished = asyncio.create_task(server.finished())
+    try:
+        while not finished.done():
+            living = [end for end in ends if not end.done()]
+            if len(living) < needed:
+                codes = ", ".join(str(end.result()) for end in ends if end.done())
+                raise ValueError(
+                    f"{len(ends) - len(living)} of {len(ends)} participants have ended (exit codes "
+                    f"{codes}), and a round needs {needed}: the federation stays in round "
+                    f"{server.coordinator.state.round}. Look above for what they said; the same "
+                    "command goes on from there"
+                )
+            await asyncio.wait([finished, *living], return_when=asyncio.FIRST_COMPLETED)
+        await finished
+    finally:
+        finished.cancel()
+
+
+async def _spawn(server: Any, join: list[str], number: int) -> Any:
     config = server.coordinator.config
     own = Path(config.server.state) / f"participant-{number}.key"
-    join = ["federate", "join", server.address, "-p", participant, f"--run-id={config.run_id}"]
+    words = ["federate", "join", server.address, *join, f"--run-id={config.run_id}"]
     # Whoever starts it all is the owner of all.
-    join += ["--allow-bucket=all", f"--coordinator={server.coordinator.identity.public.hex()}"]
-    if config.security.tls_certificate:
-        join.append(f"--tls-ca={config.security.tls_certificate}")
+    words += ["--allow-bucket=all", f"--coordinator={server.coordinator.identity.public.hex()}"]
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "folkmoot", *join, f"--key={own}"),
+        *(sys.executable, "-m", "folkmoot", *words, f"--key={own}"),
         env={**os.environ, "FOLKMOOT_PARTICIPANT": str(number)},
     )

@@ -6,8 +6,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from folkmoot.federated import wire
+from folkmoot.federated.coordinator.config import SecurityConfig
 from folkmoot.federated.participant.connection import Connection
-from support.federation import RUN, identity, running_federation
+from folkmoot.host.tls import ClientTls
+from support.certificates import CertificateAuthority
+from support.federation import RUN, federation_config, identity, running_federation
 
 ROUND_TRIP = 0.4
 
@@ -57,4 +60,24 @@ async def test_a_distant_coordinator_is_reached_with_one_connection(tmp_path: Pa
         finally:
             await participant.close()
     assert answer.session
+    assert line.opened == 1
+
+
+async def test_taking_part_over_tls_and_a_long_line_takes_one_handshake(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path, "authority")
+    server, line = authority.sign("server"), SlowLine()
+    security = SecurityConfig(tls_certificate=str(server.cert), tls_key=str(server.key))
+    config = federation_config(tmp_path, {"rounds": 1}, security=security)
+    async with (
+        running_federation(tmp_path, config) as federation,
+        line.listening(federation.server.port) as address,
+        asyncio.timeout(60),
+    ):
+        tls = ClientTls(authority.file)
+        participant = Connection(address, RUN, identity("a"), tls, longest_pause=ROUND_TRIP / 4)
+        try:
+            await participant.register()
+            await participant.insist("Heartbeat", wire.HeartbeatRequest())
+        finally:
+            await participant.close()
     assert line.opened == 1
