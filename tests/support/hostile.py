@@ -29,8 +29,11 @@ class HostileCoordinator:
     def __init__(self, bucket: Path, twist: Callable[..., Any] | None = None) -> None:
         self.identity, self.session = Identity.random(), secrets.token_bytes(16)
         self.bucket, self.twist = bucket, twist or (lambda method, request, answer: None)
+        self.seed = 0
         self.round, self.asked = 1, dict.fromkeys(wire.METHODS, 0)
         self.ended = asyncio.Event()
+        #: Of the twist itself.
+        self.failure: BaseException | None = None
         self.sealing: Callable[..., Any] = seal_answer
         self.publish(MODEL)
 
@@ -86,7 +89,11 @@ class HostileCoordinator:
         async def answer(request: Any, context: Any) -> Any:
             self.asked[method] += 1
             made = await getattr(self, method)(request)
-            made = self.twist(method, request, made) or made
+            try:
+                made = self.twist(method, request, made) or made
+            except BaseException as error:  # gRPC would keep it to itself
+                self.failure = error
+                raise
             return self.sealing(self.identity, method, request, made)
 
         return answer
