@@ -41,6 +41,7 @@ run_id = "squares"
 [config]
 total_steps = {rounds}
 min_clients = 2
+init_min_clients = 3
 global_batch_size_start = 24
 rounds_per_epoch = 10
 delay = 0

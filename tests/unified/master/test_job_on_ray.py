@@ -24,7 +24,7 @@ def test_deaths_of_workers_sub_masters_and_masters_are_survived(
     """P1, P2, P6, P17, and every scenario in which the public implementation hangs."""
     roles = {
         "a": role(total=2, failure_domain="role", sub_master=f"{ROLES}:Caretaker"),
-        "b": role(total=2, timeouts=Timeouts(silent=4.0)),
+        "b": role(total=2, timeouts=Timeouts(silent=10.0)),
     }
     with job_run(folder, roles, ray_cluster) as run:
         run.start()
