@@ -160,3 +160,35 @@ def test_sklearn_estimators_go_there_and_back() -> None:
         one, other = make().fit(x, y), make().fit(x[::-1], y)
         to_sklearn(other, from_sklearn(one, attributes), attributes)
         np.testing.assert_array_equal(one.predict(x), other.predict(x))
+
+
+def test_bfloat16_modules_go_there_and_back_exactly() -> None:
+    one = torch.nn.Linear(3, 4).to(torch.bfloat16)
+    other = torch.nn.Linear(3, 4).to(torch.bfloat16)
+    weights = from_torch(one)
+    assert {array.dtype for array in weights.values()} == {np.dtype(np.float32)}
+    to_torch(other, weights)
+    for name, tensor in one.state_dict().items():
+        assert other.state_dict()[name].dtype == torch.bfloat16
+        assert torch.equal(tensor, other.state_dict()[name])
+
+
+def test_of_a_module_with_adapters_the_adapters_travel_alone() -> None:
+    """As PEFT leaves a model: what is frozen needs no gradient, LoRA's two factors do."""
+
+    def made() -> torch.nn.Module:
+        layer = torch.nn.Module()
+        layer.base = torch.nn.Linear(8, 8)
+        layer.lora_A, layer.lora_B = torch.nn.Linear(8, 2, False), torch.nn.Linear(2, 8, False)
+        layer.base.requires_grad_(False)
+        return layer
+
+    one, other = made(), made()
+    before = other.base.weight.clone()
+    weights = from_torch(one, trainable=True)
+    assert sorted(weights) == ["lora_A.weight", "lora_B.weight"]
+    to_torch(other, weights, trainable=True)
+    assert torch.equal(other.lora_B.weight, one.lora_B.weight)
+    assert torch.equal(other.base.weight, before)
+    with pytest.raises(ValueError, match="differ in"):
+        to_torch(other, {"lora_A.weight": weights["lora_A.weight"]}, trainable=True)

@@ -18,6 +18,7 @@ from folkmoot.core.federation.config import Scalar
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.private import Private
 from folkmoot.federated.aggregate.strategies import AnyStrategy, load_strategy, tag_of
+from folkmoot.federated.compression.codec import Compression
 from folkmoot.federated.coordinator.evaluation import EvaluationConfig
 from folkmoot.federated.names import CARRIED, PLAIN_NAME, PUBLIC_KEY, is_participant_id
 from folkmoot.federated.secure.config import SecureConfig
@@ -159,6 +160,7 @@ class Federation(msgspec.Struct, frozen=True, kw_only=True):
     secure: SecureConfig = SecureConfig()
     metrics: MetricsConfig = MetricsConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    compression: Compression = Compression()
     # Given to every participant with its task, under what the strategy's own `settings` say.
     settings: dict[str, Scalar] = {}
 
@@ -171,6 +173,8 @@ class Federation(msgspec.Struct, frozen=True, kw_only=True):
         return PrivateSum(strategy.clip_norm, strategy.noise_multiplier, self.secure.precision)
 
     def rules(self) -> Iterator[Broken]:
+        if self.secure.enabled and self.compression.method != "none":
+            yield Broken("compression", "must be none when [secure] is on: sums need whole numbers")
         if not PLAIN_NAME.fullmatch(self.run_id):
             yield Broken("run_id", "must be 1 to 128 letters, digits or . _ -")
         if self.seed and not PUBLIC_KEY.fullmatch(self.seed):

@@ -306,7 +306,7 @@ class Coordinator:
         """Go on without the update that spoils the model; whether there is one to blame."""
         if self.secure.applies():
             return False
-        bad = await self.run(culprits, self.store, self.state, deliveries, failed)
+        bad = await self.run(culprits, self.config, self.store, self.state, deliveries, failed)
         for key in bad:
             delivery = self.state.deliveries[key]
             self.log.write(events.UpdateSpoiled(delivery.id, delivery.round, str(failed)))

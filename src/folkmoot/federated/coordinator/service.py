@@ -195,8 +195,15 @@ class CoordinatorService:
             global_stamp=self.coordinator.store.global_stamp(task.round),
             evaluate=not task.initial and self.config.evaluation.asks_in(task.round),
             config=self._settings_of(id, task.round),
+            compression=None if task.initial else self._compression(),
             **self._signed_urls(id, task.round),
         )
+
+    def _compression(self) -> Any:
+        how = self.config.compression
+        if how.method == "none":
+            return None
+        return wire.Compression(method=how.method, keep=how.keep)
 
     def _settings_of(self, id: str, round_: int) -> str:
         own = self.config.aggregation.settings(round_, id)

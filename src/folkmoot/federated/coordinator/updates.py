@@ -15,9 +15,10 @@ from folkmoot.exchange.bucket import BucketError, Missing, TooLarge
 from folkmoot.federated.aggregate import Closing, ModelUpdate
 from folkmoot.federated.aggregate.checks import bad_update
 from folkmoot.federated.aggregate.spans import CombineFailed
+from folkmoot.federated.compression.source import CompressedUpdate, bad_compressed
 from folkmoot.federated.coordinator.bucket import CoordinatorBucket
 from folkmoot.federated.coordinator.config import Federation
-from folkmoot.federated.model_file.layout import BadModel, Layout
+from folkmoot.federated.model_file.layout import BadModel, Layout, ModelSource
 from folkmoot.federated.model_file.reader import HashingModelFile, ModelFile, digest_of
 from folkmoot.federated.model_file.writer import ModelWriter
 from folkmoot.federated.secure.masked_update import UnmaskedMean, bad_masked_update
@@ -82,13 +83,7 @@ def _judge_file(
             source = stack.enter_context(ModelFile(path) if hashed else HashingModelFile(path))
         except BadModel as error:
             return Judgement(f"{delivery.key} is not a model: {error}", damaged=True, strike=True)
-        update = _update(state, delivery, source, base)
-        if base and config.secure.enabled:
-            reason = bad_masked_update(update, base.layout, config.secure)
-            if config.private_sum and delivery.samples != 1:
-                reason = reason or "number_samples must be 1: in a private sum all count the same"
-        else:
-            reason = bad_update(update, base.layout if base else None)
+        reason = _bad(config, state, delivery, source, base)
         if isinstance(source, HashingModelFile) and source.digest() != delivery.digest:
             return Judgement(
                 f"{delivery.key} in the bucket is not what was announced: its digest is "
@@ -97,6 +92,22 @@ def _judge_file(
                 strike=True,
             )
         return Judgement(reason, strike=bool(reason))
+
+
+def _bad(
+    config: Federation, state: State, delivery: Delivery, source: ModelFile, base: ModelFile | None
+) -> str:
+    """Why an update must not be counted, or nothing."""
+    update = _update(config, state, delivery, source, base)
+    if base and config.secure.enabled:
+        reason = bad_masked_update(update, base.layout, config.secure)
+        if config.private_sum and delivery.samples != 1:
+            reason = reason or "number_samples must be 1: in a private sum all count the same"
+        return reason
+    if base and update.source is not source:
+        odd = bad_compressed(source, base.layout, config.compression)
+        return odd or bad_update(update, base.layout)
+    return bad_update(update, base.layout if base else None)
 
 
 def judged(
@@ -136,7 +147,7 @@ def combine(
             base = reference
             if delivery.round != state.round:
                 base = stack.enter_context(ModelFile(store.global_path(delivery.round)))
-            updates.append(_update(state, delivery, source, base))
+            updates.append(_update(config, state, delivery, source, base))
         if residue is None:
             updates = weighed(updates, config.security.max_weight)
         if reference is not None and residue is not None:
@@ -187,7 +198,11 @@ def weighed(updates: list[ModelUpdate], most: float) -> list[ModelUpdate]:
 
 
 def culprits(
-    store: CoordinatorBucket, state: State, deliveries: Sequence[Delivery], failed: CombineFailed
+    config: Federation,
+    store: CoordinatorBucket,
+    state: State,
+    deliveries: Sequence[Delivery],
+    failed: CombineFailed,
 ) -> list[str]:
     """The key of the update that moved furthest where the combination failed."""
     with ExitStack() as stack:
@@ -197,14 +212,14 @@ def culprits(
         moved = {}
         for delivery in deliveries:
             source = stack.enter_context(ModelFile(store.taken(delivery)))
-            value = _value_at(source, failed)
+            value = _value_at(_model(config, source, reference), failed)
             base = _value_at(reference, failed) if reference else 0.0
             # Halves, because the distance itself may be more than a float holds.
             moved[delivery.key] = abs(value / 2 - base / 2)
         return [max(moved, key=lambda key: (moved[key], key))] if moved else []
 
 
-def _value_at(source: ModelFile, failed: CombineFailed) -> float:
+def _value_at(source: ModelSource, failed: CombineFailed) -> float:
     # What a strategy remembers of an array has the array's name, behind a prefix.
     name = failed.array if failed.array in source.layout else failed.array.partition("/")[2]
     if name not in source.layout:
@@ -228,10 +243,17 @@ def _memory(
 
 
 def _update(
-    state: State, delivery: Delivery, source: ModelFile, base: ModelFile | None
+    config: Federation, state: State, delivery: Delivery, file: ModelFile, base: ModelFile | None
 ) -> ModelUpdate:
-    staleness = state.round - delivery.round
+    """An update as strategies see it: a model, also where a step travelled in fewer bytes."""
+    staleness, source = state.round - delivery.round, _model(config, file, base)
     return ModelUpdate(delivery.id, delivery.samples, source, staleness, base)
+
+
+def _model(config: Federation, file: ModelFile, base: ModelFile | None) -> ModelSource:
+    if base is None or config.compression.method == "none":
+        return file
+    return CompressedUpdate(file, base, config.compression)
 
 
 def _majority(updates: Sequence[ModelUpdate]) -> Layout:

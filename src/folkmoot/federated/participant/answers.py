@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from folkmoot.federated import wire
+from folkmoot.federated.compression.codec import Compression
 from folkmoot.federated.names import CARRIED, is_participant_id, plain_text
 from folkmoot.host.signing import SESSION_BYTES
 
@@ -106,3 +107,13 @@ def settings(told: str) -> dict[str, bool | int | float | str]:
         return msgspec.json.decode(told or "{}", type=dict[str, bool | int | float | str])
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadAnswer(f"the coordinator's settings cannot be used: {error}") from None
+
+
+def compression(answer: Any) -> Compression | None:
+    """In how few bytes our update should travel."""
+    if not answer.HasField("compression"):
+        return None
+    told = answer.compression
+    known = told.method in ("bf16", "int8", "top_k") and 0 < told.keep <= 1
+    require(known, f"updates in {plain_text(told.method)!r} are unknown here")
+    return Compression(method=told.method, keep=told.keep)

@@ -20,6 +20,7 @@ import msgspec
 from folkmoot.core.federation import participant as machine
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.federated import wire
+from folkmoot.federated.compression.feedback import ErrorFeedback
 from folkmoot.federated.names import CARRIED
 from folkmoot.federated.participant import answers, events
 from folkmoot.federated.participant.bucket import ParticipantBucket, WeightsUnavailable
@@ -151,6 +152,8 @@ class _Participation:
         self._secure = SecureDelivery(line, settings.peers, settings.policy.demands)
         #: The last round trained, kept in case its update has to be masked or sent again.
         self._trained: Trained | None = None
+        #: What compressed updates lost so far.
+        self._feedback = ErrorFeedback()
         self._training: asyncio.Task[None] | None = None
         #: The last round whose update counted.
         self._delivered = -1
@@ -303,8 +306,10 @@ class _Participation:
         assert self._bucket is not None
         trained = self._compute(start)
         metrics = encode_figures(self._participant.metrics())
-        id = self._line.participant_id
-        return trained, metrics, self._bucket.write_update(start.round, id, trained.arrays)
+        id, arrays = self._line.participant_id, trained.arrays
+        if (how := answers.compression(start)) is not None:
+            arrays = self._feedback.compressed(arrays, trained.reference, how)
+        return trained, metrics, self._bucket.write_update(start.round, id, arrays)
 
     def _compute(self, start: Any) -> Trained:
         began = time.perf_counter()
