@@ -1,6 +1,6 @@
 """The demo's run in a store beside the same on a server: what it learns, how fast, what is lost.
 
-    python benchmarks/run_store_demo.py [--steps 20]
+    python benchmarks/run_store_demo.py [--steps 30]
 
 The run of `examples/demo.py` (three clients, a small GPT, DisTrO, the standard library's source) on
 a server, in a TCPStore and in an etcd of three members, all three at the same time, so that they
@@ -55,7 +55,7 @@ LOOK = 0.05  # seconds between two looks at a run
 class Outcome(NamedTuple):
     phase: str
     step: int
-    held_out: float
+    held_out: dict[int, float]  # by step
     tokens_a_second: float
     models: int  # different ones, of the clients that stayed to the end
     deaths: str
@@ -131,9 +131,10 @@ def outcome(picture: Picture, folder: Path, run: Run, told: list[str]) -> Outcom
     length = statistics.median(b - a for a, b in pairwise(starts[SETTLING:]))
     tokens = run.config.global_batch_size_start * run.model.max_seq_len
     hashes = {c.hash for c in picture.clients.values() if c.state == "ended"}
-    held_out = picture.held_out[max(picture.held_out)]
     said = ", ".join(told) or "none"
-    return Outcome(picture.phase, picture.step, held_out, tokens / length, len(hashes), said)
+    return Outcome(
+        picture.phase, picture.step, picture.held_out, tokens / length, len(hashes), said
+    )
 
 
 class Hurting:
@@ -184,7 +185,9 @@ class Hurting:
 def measure(steps: int, home: Path) -> dict[str, dict[str, Any]]:
     data = demo.library(home)
     whole, hurt = (play_all(home, data, steps, hurting) for hurting in (False, True))
-    return {kind: row(whole[SERVER], whole[kind], hurt[kind], steps) for kind in KINDS}
+    known = (set(x.held_out) for x in (*whole.values(), *hurt.values()))
+    at = max(set.intersection(*known))  # the last step of which all know the loss
+    return {kind: row(whole[SERVER], whole[kind], hurt[kind], steps, at) for kind in KINDS}
 
 
 def play_all(home: Path, data: tuple[Path, ...], steps: int, hurt: bool) -> dict[str, Outcome]:
@@ -201,13 +204,13 @@ def play_all(home: Path, data: tuple[Path, ...], steps: int, hurt: bool) -> dict
         return {kind: run.result() for kind, run in playing.items()}
 
 
-def row(server: Outcome, ours: Outcome, hurt: Outcome, steps: int) -> dict[str, Any]:
+def row(server: Outcome, ours: Outcome, hurt: Outcome, steps: int, at: int) -> dict[str, Any]:
     whole = all(x.phase == "Finished" and x.models == 1 for x in (ours, hurt))
     return {
         "tokens a second": round(ours.tokens_a_second),
         "beside the server": results.significant(ours.tokens_a_second / server.tokens_a_second),
-        "held-out loss": results.significant(ours.held_out, 4),
-        "with deaths": results.significant(hurt.held_out, 4),
+        f"held-out loss at step {at}": results.significant(ours.held_out[at], 4),
+        "with deaths": results.significant(hurt.held_out[at], 4),
         "killed": hurt.deaths,
         "steps learnt": f"{min(ours.step, hurt.step)} of {steps}"
         + ("" if whole else ", with errors"),
@@ -216,7 +219,7 @@ def row(server: Outcome, ours: Outcome, hurt: Outcome, steps: int) -> dict[str, 
 
 def goals(table: dict[str, dict[str, Any]]) -> list[tuple[str, bool]]:
     slowest = min(table[kind]["beside the server"] for kind in (TCP, ETCD))
-    losses = [row[name] for row in table.values() for name in ("held-out loss", "with deaths")]
+    losses = [row[x] for row in table.values() for x in row if "loss" in x or "deaths" in x]
     apart = max(losses) / min(losses) - 1
     whole = all(not row["steps learnt"].endswith("errors") for row in table.values())
     return [
@@ -228,7 +231,7 @@ def goals(table: dict[str, dict[str, Any]]) -> list[tuple[str, bool]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=30)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         table = measure(asked.steps, Path(name))

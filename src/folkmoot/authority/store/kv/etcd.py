@@ -43,6 +43,7 @@ class EtcdStore:
         self._cluster, self._own_prefix = cluster, own
         self._own = f"{own}{uuid.uuid4().hex}".encode()
         self._written = 0  # the number of our last write; 0: our key is not there yet
+        self._sums: dict[str, bytes] = {}  # what each counter was when we added to it last
         self._busy = threading.Lock()
         self._find(self._own, time.monotonic() + patience)
 
@@ -67,18 +68,19 @@ class EtcdStore:
 
     def add(self, key: str, amount: int) -> int:
         name, deadline = check_key(key), self._deadline()
-        value, _ = self._find(name, deadline)
-        guesses = 1
+        value = self._sums.pop(key, None)
+        if value is None:
+            value, _ = self._find(name, deadline)
         while True:
-            steps = list(islice(ask.sums(key, value, amount), guesses))
+            # Others add at the same time: allow for many of them.
+            steps = list(islice(ask.sums(key, value, amount), GUESSES))
             change = partial(ask.add_any, name, self._own, steps)
             note, answer = self._once(name, [], change, deadline)
             if note is None:
                 note, value = ask.added(answer.responses[0].response_txn, steps)
             if note is not None:
+                self._sums[key] = note
                 return int(note)
-            # Others add at the same time: allow for many of them.
-            guesses = GUESSES
             self._check_time(key, deadline)
 
     def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes | None:
