@@ -18,7 +18,8 @@ class Takeover(StrEnum):
 
 
 class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    world: Annotated[int, Meta(ge=1, le=65_536)]
+    # Notes of so many fit into one value of a store, whatever they say.
+    world: Annotated[int, Meta(ge=1, le=16_384)]
     # Fewer than this never go on. One is safe: the store decides, so halves cannot both go on.
     min_ranks: Annotated[int, Meta(ge=1)] = 1
     heartbeat_interval: Annotated[int, Meta(ge=10)] = 2_000

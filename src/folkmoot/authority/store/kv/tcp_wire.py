@@ -27,6 +27,7 @@ STOP_WAITING, WAIT_CANCELED = b"\0", b"\1"
 THERE = b"\0"  # to a CHECK
 # The longest that the kernel waits at once, in seconds: setting it costs as much as a request.
 SLICE = 0.1
+MOSTLY = 8192  # bytes that are enough for most answers
 # What we "expect" of a key in order to read it: see `read`.
 NO_VALUE = b"folkmoot: no value " + os.urandom(16)
 _NO_VALUES = 2 * (_SIZE.pack(len(NO_VALUE)) + NO_VALUE)
@@ -152,7 +153,7 @@ class Connection:
                 raise TimeoutError("no answer came")
             self._wait_at_most(min(left, SLICE))
             try:
-                received.append(self._socket.recv(max(65536, missing)))
+                received.append(self._socket.recv(max(MOSTLY, missing)))
             except BlockingIOError:
                 left = deadline - time.monotonic()
                 continue
