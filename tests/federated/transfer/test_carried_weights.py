@@ -11,12 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from blake3 import blake3
 
 from folkmoot.federated import wire
 from folkmoot.federated.coordinator.config import SecurityConfig
 from folkmoot.federated.model_file.reader import digest_of
 from folkmoot.federated.names import CARRIED
-from folkmoot.federated.participant.carried import CarriedWeights
+from folkmoot.federated.participant.bucket import WeightsUnavailable
+from folkmoot.federated.participant.carried import CarriedWeights, _Storing
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.participant import Participant
 from folkmoot.federated.participant.policy import ALL, Policy
@@ -277,3 +279,29 @@ async def test_silent_lines_hold_nobody_up(tmp_path: Path) -> None:
         await w.server.finished()
         for line in silent:
             line.close()
+
+
+async def test_an_update_is_hashed_whole_whatever_the_coordinator_says_it_has() -> None:
+    """After a cut it may have more than we know to be sent; it may also just say so."""
+    arrays = {"weights": np.arange(200_000, dtype=np.float32)}
+    near, far = socket.socketpair()
+    with near, far:
+        storing = _Storing(0, arrays)
+        whole = b"".join(storing._parts)
+        claimed = wire.TransferAnswer(offset=frames.PIECE + 5)
+        far.sendall(frames.encode_frame(claimed) + frames.encode_frame(wire.TransferAnswer()))
+        reading = asyncio.create_task(
+            asyncio.to_thread(_read_all, far, len(whole) - frames.PIECE - 5)
+        )
+        await asyncio.to_thread(storing.move, near)
+        assert await reading == whole[frames.PIECE + 5 :]
+        assert storing.digest() == blake3(whole).digest()
+        far.sendall(frames.encode_frame(wire.TransferAnswer(offset=len(whole) + 1)))
+        with pytest.raises(WeightsUnavailable, match="more of our update"):
+            _Storing(0, arrays).move(near)
+
+
+def _read_all(line: socket.socket, count: int) -> bytes:
+    body = bytearray(count)
+    frames.fill(line, memoryview(body))
+    return bytes(body)

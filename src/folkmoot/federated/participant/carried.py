@@ -190,6 +190,9 @@ class _Storing:
 
     def move(self, line: socket.socket) -> None:
         self.moved = _answer(line).offset
+        if self.moved > self.size:
+            raise WeightsUnavailable("the coordinator says it has more of our update than there is")
+        self._hash_to(self.moved)
         for piece in self._pieces(self.moved):
             line.sendall(piece)
             end = self.moved + len(piece)
@@ -198,6 +201,15 @@ class _Storing:
                 self._hashed = end
             self.moved = end
         _answer(line)
+
+    def _hash_to(self, end: int) -> None:
+        """What the other side says it has, we may not know to be sent; the digest is of all."""
+        for piece in self._pieces(self._hashed):
+            if self._hashed >= end:
+                return
+            known = piece[: end - self._hashed]
+            self._hasher.update(known)
+            self._hashed += len(known)
 
     def _pieces(self, offset: int) -> Iterator[memoryview]:
         """The body from `offset` on, cut at multiples of a piece of the whole."""

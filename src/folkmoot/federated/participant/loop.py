@@ -43,7 +43,7 @@ from folkmoot.federated.participant.participant import (
     named,
     takes_config,
 )
-from folkmoot.federated.participant.policy import Policy
+from folkmoot.federated.participant.policy import NotAgreed, Policy
 from folkmoot.federated.participant.presigned import PresignedBucket
 from folkmoot.federated.participant.secure_delivery import SecureDelivery
 from folkmoot.federated.wire import RequestRefused
@@ -298,7 +298,7 @@ class _Participation:
         if url == CARRIED:
             return CarriedWeights(self._line, most)
         if not url:
-            raise ValueError("the coordinator does not tell its bucket: give its url")
+            raise NotAgreed("the coordinator does not tell its bucket: give its url")
         return ParticipantBucket(Bucket(url, self._settings.bucket_options), most)
 
     def _train_and_write(self, start: Any) -> tuple[Trained, str, bytes]:

@@ -21,6 +21,7 @@ from folkmoot.federated.model_file.memory import MemoryModel
 from folkmoot.federated.participant.answers import require
 from folkmoot.federated.participant.connection import Connection
 from folkmoot.federated.participant.participant import Trained
+from folkmoot.federated.participant.policy import NotAgreed
 from folkmoot.federated.secure.coordinator_attempt import SecureStep
 from folkmoot.federated.secure.distributed_noise import PrivateSum, write_noisy
 from folkmoot.federated.secure.fixed_point import Precision
@@ -86,7 +87,10 @@ class SecureDelivery:
             return answer
         masks = member.masks(decode(answer.payload, Shares))
         made = Masking(masks, member.honest, key.private)
-        masked = await asyncio.to_thread(_masked, start.fixed_point, trained, made)
+        try:
+            masked = await asyncio.to_thread(_masked, start.fixed_point, trained, made)
+        except ValueError as error:
+            raise NotAgreed(f"our update cannot be masked as it is asked for: {error}") from None
         await upload(masked)
         answer = await give(SecureStep.UPDATES, encode(member.unopened()))
         if answer.step != SecureStep.CONFIRM:
