@@ -42,5 +42,5 @@ async def test_a_server_is_opened_by_its_address() -> None:
 
 
 def test_an_unknown_kind_is_named_with_those_that_are_known() -> None:
-    with pytest.raises(ValueError, match=r"no authority 'solana'.*server://"):
-        open_authority("solana:devnet/account", "moot", Identity.random())
+    with pytest.raises(ValueError, match=r"no authority 'ledger'.*server://"):
+        open_authority("ledger:devnet/account", "moot", Identity.random())

@@ -8,7 +8,13 @@ from support.authorities import AUTHORITIES
 from support.small_run import StartRun
 from support.small_run import small_run as start
 
+# On a chain every message takes a slot or more: those are for `make faults`.
+SLOW = ("Solana",)
+PARAMS = [
+    pytest.param(name, marks=[pytest.mark.faults] if name in SLOW else []) for name in AUTHORITIES
+]
 
-@pytest.fixture(params=AUTHORITIES)
+
+@pytest.fixture(params=PARAMS)
 def small_run(request: pytest.FixtureRequest) -> StartRun:
     return partial(start, authority=AUTHORITIES[request.param])

@@ -1,5 +1,6 @@
 """Identities, signatures over every field, and nonces that are taken once."""
 
+import json
 import stat
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,3 +110,15 @@ def test_a_nonce_that_is_only_looked_at_is_not_taken() -> None:
     nonces.take(key, 5 + Nonces.WINDOW)
     with pytest.raises(Unauthenticated, match="replay"):
         nonces.refuse_used(key, 4)
+
+
+def test_a_keypair_of_solanas_tools_is_a_key(tmp_path: Path) -> None:
+    identity = Identity(b"k" * 32)
+    pair = [*identity.private, *identity.public]
+    file = tmp_path / "id.json"
+    file.write_text(json.dumps(pair))
+    assert Identity.read(file).public == identity.public
+    for wrong in (pair[:32], [*pair, 1], [300] * 64, ["x"] * 64):
+        file.write_text(json.dumps(wrong))
+        with pytest.raises(ValueError, match="or a Solana keypair"):
+            Identity.read(file)

@@ -5,11 +5,19 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from pathlib import Path
 from typing import Protocol, Self
 
+from solders.pubkey import Pubkey
+
 from folkmoot.authority import Authority
 from folkmoot.authority.access import Access
 from folkmoot.authority.open import open_authority
 from folkmoot.authority.server.claims import Claims
 from folkmoot.authority.server.serve import Listening, listen
+from folkmoot.authority.solana.account import read, state_of
+from folkmoot.authority.solana.create import Owner
+from folkmoot.authority.solana.effects import effects_between
+from folkmoot.authority.solana.instructions import PROGRAM_ID, coordinator_address
+from folkmoot.authority.solana.localnet.serve import Localnet, serving
+from folkmoot.authority.solana.place import Place
 from folkmoot.authority.store.client import StoreAuthority
 from folkmoot.authority.store.create import create_run
 from folkmoot.authority.store.kv.open import open_store
@@ -116,8 +124,49 @@ class EtcdKeeper(StoreKeeper):
             etcd.stop()
 
 
+class SolanaKeeper:
+    """A localnet with the program, whose account is looked at after every transaction."""
+
+    def __init__(self, net: Localnet, run: Run, on_effect: OnEffect) -> None:
+        self._url, self._run_id = f"solana:{run.run_id}@{net.url}", run.run_id
+        self._ledger, self._on_effect = net.ledger, on_effect
+        self._address = coordinator_address(PROGRAM_ID, run.run_id)
+        self.state: Coordinator = self._newest()
+        told, net.ledger.changed = net.ledger.changed, self._changed
+        self._told = told
+
+    @classmethod
+    @asynccontextmanager
+    async def keep(
+        cls, run: Run, folder: Path, on_effect: OnEffect, claims: Claims
+    ) -> AsyncIterator[Self]:
+        async with serving(slot_seconds=0.1) as net:
+            owner_key = Identity.random()
+            owner = Owner(Place(run.run_id, (net.url,), PROGRAM_ID), owner_key)
+            await owner.create(run, True, 0, owner_key.public)
+            owner.close()
+            yield cls(net, run, on_effect)
+
+    def _newest(self) -> Coordinator:
+        found = self._ledger.account(self._address)
+        assert found is not None
+        return state_of(read(bytes(found.data)))
+
+    def _changed(self, key: Pubkey) -> None:
+        if key == self._address:
+            before, self.state = self.state, self._newest()
+            now = self._ledger.svm.get_clock().unix_timestamp * 1000
+            for effect in effects_between(before, self.state, now):
+                self._on_effect(effect, now)
+        self._told(key)
+
+    def open(self, identity: Identity) -> Authority:
+        return open_authority(self._url, self._run_id, identity)
+
+
 AUTHORITIES: dict[str, type[RunKeeper]] = {
     "server": ServerKeeper,
     "TCPStore": StoreKeeper,
     "etcd": EtcdKeeper,
+    "Solana": SolanaKeeper,
 }

@@ -3,6 +3,7 @@
     host:port, server://host:port               a server keeps the run's state
     store:tcp://host:port                       it is in a shared store, here a torch TCPStore
     store:etcd://host:port[,host:port…]         the same, in etcd
+    solana:run_id@http://host:port              a program on Solana keeps it
 
 Another kind is a function in `KINDS`.
 """
@@ -36,7 +37,22 @@ def _store(
     return StoreAuthority(place, run_id, identity)
 
 
-KINDS: dict[str, Opener] = {"server": _server, "store": _store}
+def _solana(
+    place: str, run_id: str, identity: Identity, tls: ClientTls | None, member: bool
+) -> Authority:
+    try:
+        from folkmoot.authority.solana.client import SolanaAuthority
+    except ImportError as error:
+        raise ValueError(f"{error}: a run on Solana needs pip install 'folkmoot[solana]'") from None
+
+    if tls is not None:
+        raise ValueError(
+            "a run on Solana has no --tls options: its url says how, as https://… does with TLS"
+        )
+    return SolanaAuthority(place, run_id, identity)
+
+
+KINDS: dict[str, Opener] = {"server": _server, "store": _store, "solana": _solana}
 
 
 def open_authority(

@@ -2,16 +2,166 @@
 
 import asyncio
 import os
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+Url = Annotated[str, typer.Argument(help="The run: solana:<run_id>@<rpc-url>.")]
+File = Annotated[Path, typer.Argument(help="The run's configuration, run.toml.")]
+Key = Annotated[
+    Path, typer.Option(help="The owner's key: of `folkmoot key`, or a Solana keypair file.")
+]
+
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="A run on Solana, and a local network to try it on.")
-    group.callback()(lambda: None)  # a group of one command is still a group
-    group.command()(localnet)
+    commands = (localnet, create_run, update, authorize, pause, resume, tick, status, close)
+    for command in commands:
+        group.command()(command)
     app.add_typer(group, name="solana")
+
+
+def _errors() -> AbstractContextManager[None]:
+    from folkmoot.authority import Denied, Unreachable
+    from folkmoot.cli.user_errors import user_errors
+    from folkmoot.core.config import ConfigError
+
+    return user_errors(ConfigError, Denied, Unreachable, OSError, ValueError, ImportError)
+
+
+def create_run(
+    file: File,
+    url: Annotated[str, typer.Option(help="JSON-RPC of the cluster, http://host:port.")],
+    key: Key,
+    closed: Annotated[
+        bool, typer.Option("--closed", help="Only clients that are authorized may join.")
+    ] = False,
+    points: Annotated[
+        int, typer.Option(help="Points that the finishers of an epoch share.", min=0)
+    ] = 0,
+    follow: Annotated[
+        Path | None, typer.Option(help="Stay, and write events.jsonl in this folder.")
+    ] = None,
+    ready_fd: Annotated[
+        int | None,
+        typer.Option(hidden=True, help="Write the run's url to this descriptor when it is there."),
+    ] = None,
+) -> None:
+    """Put a run on chain. Its owner pays the rent, and gets it back when the run is closed."""
+    with _errors():
+        from folkmoot.cli.interrupt import run_until_interrupted
+        from folkmoot.runs.config import load_run
+        from folkmoot.runs.solana import create_on_chain, follow_on_chain
+
+        run = load_run(file)
+        making = create_on_chain(run, url, key, open_to_all=not closed, points_per_epoch=points)
+        place, new = asyncio.run(making)
+        typer.echo(f"run '{run.run_id}' ({'created' if new else 'was there already'})")
+        typer.echo(f"  join:  folkmoot join {place} --run-id {run.run_id}")
+        typer.echo(f"  owner: folkmoot solana pause {place} --key {key}")
+        if ready_fd is not None:
+            os.write(ready_fd, place.encode())
+            os.close(ready_fd)
+        if follow is not None:
+            finished = run_until_interrupted(follow_on_chain(place, follow))
+            typer.echo("the run is finished" if finished else "stopped; the run goes on without us")
+
+
+def update(url: Url, file: File, key: Key) -> None:
+    """Make the run on chain the one in the file; `folkmoot update` says what may change when."""
+    with _errors():
+        from folkmoot.runs.config import load_run
+        from folkmoot.runs.control import update_run
+
+        _, changed = asyncio.run(update_run(url, load_run(file), key))
+        for change in changed:
+            typer.echo(f"  {change}")
+        typer.echo("updated" if changed else "nothing to change")
+
+
+def authorize(
+    url: Url,
+    clients: Annotated[list[str], typer.Argument(help="Public keys, base58 or 64 hex digits.")],
+    key: Key,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Let them in no longer.")] = False,
+) -> None:
+    """Let clients into a run that is closed."""
+    with _errors():
+        from solders.pubkey import Pubkey
+
+        from folkmoot.runs import solana
+
+        hex_digits = 64
+        known = [
+            bytes.fromhex(name) if len(name) == hex_digits else bytes(Pubkey.from_string(name))
+            for name in clients
+        ]
+        asyncio.run(solana.authorize(url, key, known, revoke))
+        typer.echo(f"{len(known)} {'revoked' if revoke else 'authorized'}")
+
+
+def pause(url: Url, key: Key) -> None:
+    """Halt a run once its epoch has drained: nothing that was trained is lost."""
+    _order("pause_run", url, key)
+
+
+def resume(url: Url, key: Key) -> None:
+    """Let a paused run go on."""
+    _order("resume_run", url, key)
+
+
+def _order(what: str, url: str, key: Path) -> None:
+    with _errors():
+        from folkmoot.cli.control import show
+        from folkmoot.runs import control
+        from folkmoot.runs.solana import place_of
+
+        show(asyncio.run(getattr(control, what)(url, place_of(url).run_id, key)))
+
+
+def tick(url: Url, key: Key) -> None:
+    """Let time count, if something is due. Anybody may; clients do it by themselves."""
+
+    async def once() -> None:
+        from folkmoot.runs.solana import owning
+
+        async with owning(url, key) as owner:
+            await owner.tick()
+
+    with _errors():
+        asyncio.run(once())
+        typer.echo("ticked")
+
+
+def status(url: Url) -> None:
+    """Say how far a run is, and what its clients have earned. Anybody may look."""
+    with _errors():
+        from solders.pubkey import Pubkey
+
+        from folkmoot.cli.control import show
+        from folkmoot.runs.solana import standing
+
+        found = asyncio.run(standing(url))
+        show(found.state)
+        typer.echo(f"  account {found.address}")
+        for client, points in found.points:
+            typer.echo(f"  {Pubkey(client)}: {points} points")
+
+
+def close(url: Url, key: Key) -> None:
+    """Close a run that is paused, finished or empty; the rent comes back."""
+
+    async def once() -> None:
+        from folkmoot.runs.solana import owning
+
+        async with owning(url, key) as owner:
+            await owner.close_run()
+
+    with _errors():
+        asyncio.run(once())
+        typer.echo("closed")
 
 
 def localnet(
@@ -46,7 +196,8 @@ def localnet(
         try:
             from solders.pubkey import Pubkey
 
-            from folkmoot.authority.solana.localnet.ledger import PROGRAM_ID, Faults, Ledger
+            from folkmoot.authority.solana.instructions import PROGRAM_ID
+            from folkmoot.authority.solana.localnet.ledger import Faults, Ledger
             from folkmoot.authority.solana.localnet.serve import serving
         except ImportError as error:
             raise ImportError(f"{error}: pip install 'folkmoot[solana]'") from None

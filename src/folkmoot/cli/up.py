@@ -18,7 +18,8 @@ def up(
     ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads for each client.", min=1)] = 1,
     authority: Annotated[
-        str, typer.Option(help="Who keeps the run's state: server, or store (a shared one).")
+        str,
+        typer.Option(help="Who keeps the run's state: server, store (a shared one) or solana."),
     ] = "server",
     store: Annotated[
         str,
@@ -28,7 +29,8 @@ def up(
     """Start a server and clients, watch them train, and sum up at the end.
 
     Ctrl-C stops everything cleanly; `folkmoot up` again with the same folder goes on. A run in a
-    store goes on as long as the store does: the one that is started here ends with this command.
+    store goes on as long as the store does: the one that is started here ends with this command,
+    and so does the Solana network that --authority solana starts.
     """
     from folkmoot.cli.user_errors import user_errors
     from folkmoot.core.config import ConfigError
@@ -37,8 +39,8 @@ def up(
     from folkmoot.runs.local_processes import LocalRun
 
     with user_errors(ConfigError, OSError, RuntimeError, ValueError):
-        if authority not in ("server", "store"):
-            raise ValueError(f"--authority {authority}: it is server or store")
+        if authority not in ("server", "store", "solana"):
+            raise ValueError(f"--authority {authority}: it is server, store or solana")
         if store and authority != "store":
             raise ValueError("--store is for a run that a store holds: add --authority store")
         run = load_run(file)
@@ -46,6 +48,8 @@ def up(
         with LocalRun(file, run.run_id, home, threads) as local:
             if authority == "store":
                 local.keep_in_store(store)
+            elif authority == "solana":
+                local.keep_on_solana()
             else:
                 local.serve()
             for _ in range(clients):
@@ -53,8 +57,10 @@ def up(
             try:
                 picture = watch(local, run)
             except KeyboardInterrupt:
-                lost = authority == "store" and not store
-                again = "what the store held is gone" if lost else "run the same command again"
+                lost = authority != "server" and not store
+                again = (
+                    f"what the {authority} held is gone" if lost else "run the same command again"
+                )
                 typer.echo(f"stopping; {again}{'' if lost else ' to go on'}")
                 return
             sum_up(picture, home, run)

@@ -6,6 +6,7 @@ nothing after it, and the nonces of a session fit in a small window.
 """
 
 import contextlib
+import json
 import os
 import secrets
 import threading
@@ -40,12 +41,23 @@ def load_secret(path: str | os.PathLike[str], first: str = "") -> bytes:
             staged.write(f"{first or secrets.token_hex(KEY_BYTES)}\n".encode())
             staged.commit(create=True)
     try:
-        secret = bytes.fromhex(read_text(file).strip())
+        secret = _secret(read_text(file).strip())
     except ValueError:
         secret = b""
     if len(secret) != KEY_BYTES:
-        raise ValueError(f"{file} is not a key: expected 64 hex digits")
+        raise ValueError(f"{file} is not a key: expected 64 hex digits, or a Solana keypair")
     return secret
+
+
+def _secret(text: str) -> bytes:
+    """Of a key in hex; or of a keypair as Solana's tools write it, a list of both its halves."""
+    if not text.startswith("["):
+        return bytes.fromhex(text)
+    try:
+        pair = bytes(json.loads(text))
+    except TypeError:
+        raise ValueError("not a list of numbers") from None
+    return pair[:KEY_BYTES] if len(pair) == 2 * KEY_BYTES else b""
 
 
 class Identity:

@@ -54,6 +54,16 @@ class LocalRun(Processes):
         self.store = self.start_ready("store", lambda fd: [*serve, f"--ready-fd={fd}"]).strip()
         self.keepers = ["store", "server"]
 
+    def keep_on_solana(self) -> None:
+        """Start a localnet and put the run on it; who follows it is called "server" here too."""
+        serve = [*COMMAND, "solana", "localnet", "--port=0"]
+        url = self.start_ready("localnet", lambda fd: [*serve, f"--ready-fd={fd}"]).strip()
+        home = self.folder / "server"
+        create = [*COMMAND, "solana", "create-run", str(self.file), f"--url={url}"]
+        create += [f"--key={home / 'owner.key'}", f"--follow={home}"]
+        self.address = self.start_ready("server", lambda fd: [*create, f"--ready-fd={fd}"]).strip()
+        self.keepers = ["localnet", "server"]
+
     def join(self) -> str:
         """Start one more client; its name."""
         name = f"client-{len(self.clients) + 1}"

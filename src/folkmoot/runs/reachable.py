@@ -16,7 +16,7 @@ from folkmoot.host.routes import address_towards, is_loopback, with_port
 
 # How many of those who are there are asked whether they answer.
 ASKED = 8
-_HOST = re.compile(r"(?:\w+://)?(?:[^@/]*@)?(\[[^\]]+\]|[^:/,]+)")
+_HOST = re.compile(r"(?:[^@/]*@)?(?:\w+://)?(?:[^@/]*@)?(\[[^\]]+\]|[^:/,]+)")
 
 
 def bind_towards(url: str, bind: str | None, relayed: bool) -> str:

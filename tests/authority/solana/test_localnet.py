@@ -15,8 +15,9 @@ from solders.system_program import TransferParams, transfer
 from folkmoot.authority.solana import instructions as say
 from folkmoot.authority.solana import layout
 from folkmoot.authority.solana.account import read
+from folkmoot.authority.solana.instructions import PROGRAM_ID
 from folkmoot.authority.solana.layout import Tag
-from folkmoot.authority.solana.localnet.ledger import PROGRAM_ID, Faults, Ledger
+from folkmoot.authority.solana.localnet.ledger import Faults, Ledger
 from folkmoot.authority.solana.localnet.serve import Localnet, serving
 from folkmoot.authority.solana.transactions import TooLarge, custom_error, signed
 

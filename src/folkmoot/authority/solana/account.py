@@ -224,7 +224,7 @@ def _epoch(run: Record) -> Epoch:
         absent=places(epoch["absent"]),
         ready=epoch["ready"][: (count + 7) // 8].tobytes(),
         vitals=(vitals,),
-        leaving=tuple((int(mark["place"]), Left(layout.LEFT[mark["why"]])) for mark in marks),
+        leaving=tuple((int(mark["place"]), _why(mark["why"])) for mark in marks),
         warmup=_election(epoch["warmup"]),
         called_gone=_called(epoch, election, "gone"),
         called_false=_called(epoch, election, "equivocated"),
@@ -238,5 +238,11 @@ def _epoch(run: Record) -> Epoch:
 
 
 def _left(why: int) -> Left | None:
-    left: Left | None = layout.LEFT[why]
+    return layout.LEFT[why]
+
+
+def _why(number: int) -> Left:
+    left = layout.LEFT[number]
+    if left is None:
+        raise IndexError("a client leaves without a reason")
     return left

@@ -19,6 +19,8 @@ from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.machine import encode
 from folkmoot.core.coordinator.receive import SPEED_MAX
 
+PROGRAM_ID = Pubkey(sha256(b"folkmoot coordinator on a local network").digest())
+"""Where the program is on every localnet; elsewhere the run's url says it."""
 SYSTEM = Pubkey.default()
 PIECE = 800  # bytes of a run's file in one transaction
 U64 = 2**64 - 1

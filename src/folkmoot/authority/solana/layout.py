@@ -42,9 +42,17 @@ GROWTH = 10_240  # bytes that an account may grow by in one instruction
 MASK = CLIENTS // 8
 UNKNOWN_PLACE = 0xFFFF
 
-PHASES = ("", *Phase)  # an account that has no configuration yet is in phase 0
-SOURCES = tuple(CheckpointSource)
-LEFT = (None, *Left)
+# Numbers of the core's words; a new word of the core gets its number when the program knows it.
+PHASES = (
+    "",  # no configuration yet
+    Phase.WaitingForMembers, Phase.Warmup, Phase.RoundTrain, Phase.RoundWitness, Phase.Cooldown,
+    Phase.Finished, Phase.Paused,
+)  # fmt: skip
+SOURCES = (CheckpointSource.Ephemeral, CheckpointSource.Stored, CheckpointSource.P2P)
+LEFT = (
+    None, Left.Withdrew, Left.Gone, Left.Equivocated, Left.Silent, Left.Unhealthy,
+    Left.SilentWitness,
+)  # fmt: skip
 
 Fields = dict[str, tuple[np.dtype[Any], int]]
 RECORDS: dict[str, Fields] = {}

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from folkmoot.authority.solana import layout
 from folkmoot.core.config import Broken, all_broken
@@ -39,6 +40,7 @@ _TIMES = {
     "epoch_time": "epoch_time",
     "health_timeout": "health_check_timeout",
 }
+_DEFAULT_MAX = CoordinatorConfig(total_steps=1).max_clients
 _MAY_BE_ZERO = {"waiting_time", "warmup_time"}
 
 
@@ -71,6 +73,13 @@ def check(run: Run) -> None:
     found = [f"{broken.field} {broken.reason}" for broken in misfits(run)]
     if found:
         raise ValueError(f"run '{run.run_id}' does not fit a Solana account: {'; '.join(found)}")
+
+
+def fitted(run: Run) -> Run:
+    """The run, with as many clients as the program can keep where its owner names no limit."""
+    if run.config.max_clients != _DEFAULT_MAX:
+        return run
+    return replace(run, config=replace(run.config, max_clients=layout.CLIENTS))
 
 
 def fits(run: Run) -> bool:

@@ -24,14 +24,13 @@ from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import FailedTransactionMetadata, SimulatedTransactionInfo
 
 from folkmoot.authority.solana.build import shipped
+from folkmoot.authority.solana.instructions import PROGRAM_ID
 from folkmoot.authority.solana.transactions import PACKET
 
 SLOT_SECONDS = 0.4
 BLOCKHASH_SLOTS = 150
 FINAL_SLOTS = 32
 STATUSES_MAX = 100_000
-PROGRAM_ID = Pubkey(sha256(b"folkmoot coordinator on a local network").digest())
-"""Where the program is on every localnet."""
 FAUCET_MAX = 1_000_000_000_000
 
 

@@ -26,7 +26,7 @@ class Methods:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self._waiting: set[asyncio.TimerHandle] = set()
+        self.waiting: set[asyncio.TimerHandle] = set()
         self._methods: dict[str, Callable[[Params], Any]] = {
             "getHealth": lambda params: "ok",
             "getVersion": lambda params: {"solana-core": VERSION, "feature-set": 0},
@@ -57,7 +57,7 @@ class Methods:
         return self._methods[method](params)
 
     def close(self) -> None:
-        for handle in self._waiting:
+        for handle in self.waiting:
             handle.cancel()
 
     def context(self, value: Any) -> dict[str, Any]:
@@ -121,11 +121,11 @@ class Methods:
 
     def _later(self, made: VersionedTransaction, seconds: float) -> None:
         def run() -> None:
-            self._waiting.discard(handle)
+            self.waiting.discard(handle)
             self.ledger.run(made)
 
         handle = asyncio.get_running_loop().call_later(seconds, run)
-        self._waiting.add(handle)
+        self.waiting.add(handle)
 
     def _preflight(self, made: VersionedTransaction) -> None:
         if made.signatures[0] in self.ledger.statuses:

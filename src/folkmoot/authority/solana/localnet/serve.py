@@ -27,8 +27,8 @@ BATCH_MAX = 100
 class Localnet:
     """A ledger that is being served."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
+    def __init__(self, ledger: Ledger, slot_seconds: float = SLOT_SECONDS) -> None:
+        self.ledger, self._slot_seconds = ledger, slot_seconds
         self.methods = Methods(ledger)
         self.host, self.port = "", 0
         self.next_slot = asyncio.Event()  # a new one for every slot
@@ -53,9 +53,9 @@ class Localnet:
         self.ledger.faults.down = False
 
     async def slots(self) -> None:
-        """A slot every 400 ms, whatever happens in it."""
+        """A slot after the other, whatever happens in them."""
         while True:
-            await asyncio.sleep(SLOT_SECONDS)
+            await asyncio.sleep(self._slot_seconds)
             self.ledger.next_slot()
             for subscriber in self._subscribers:
                 subscriber.slot()
@@ -155,10 +155,13 @@ async def _listen(net: Localnet, host: str, port: int) -> tuple[asyncio.Server, 
 
 @asynccontextmanager
 async def serving(
-    ledger: Ledger | None = None, host: str = "127.0.0.1", port: int = 0
+    ledger: Ledger | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    slot_seconds: float = SLOT_SECONDS,
 ) -> AsyncIterator[Localnet]:
     """A localnet at `host`, on `port` and the one above; 0 takes free ones."""
-    net = Localnet(ledger or Ledger())
+    net = Localnet(ledger or Ledger(), slot_seconds)
     http, websocket = await _listen(net, host, port)
     moving = asyncio.create_task(net.slots())
     try:

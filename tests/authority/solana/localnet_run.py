@@ -1,0 +1,54 @@
+"""A run on a localnet in this process, and clients of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from authority.served_run import OWNER, run
+from folkmoot.authority.solana.client import SolanaAuthority
+from folkmoot.authority.solana.create import Owner
+from folkmoot.authority.solana.instructions import PROGRAM_ID
+from folkmoot.authority.solana.localnet.ledger import Ledger
+from folkmoot.authority.solana.localnet.serve import Localnet, serving
+from folkmoot.authority.solana.place import Place
+from folkmoot.core.coordinator import Phase
+from folkmoot.host.signing import Identity
+
+SLOT = 0.1
+
+
+@asynccontextmanager
+async def on_chain(
+    open_: bool = True, points: int = 0, ledger: Ledger | None = None, **config: Any
+) -> AsyncIterator[Localnet]:
+    """A localnet with run "moot" of `OWNER`."""
+    async with serving(ledger, slot_seconds=SLOT) as net:
+        owner = owner_of(net)
+        made = run(**{"max_clients": 9, **config})
+        assert await owner.create(made, open_, points, OWNER.public)
+        owner.close()
+        yield net
+
+
+def owner_of(net: Localnet, identity: Identity = OWNER) -> Owner:
+    return Owner(Place("moot", (net.url,), PROGRAM_ID), identity)
+
+
+@asynccontextmanager
+async def connected(
+    net: Localnet, identity: Identity, *urls: str, run_id: str = "moot"
+) -> AsyncIterator[SolanaAuthority]:
+    places = ",".join([*urls, net.url])
+    authority = SolanaAuthority(f"{run_id}@{places}", run_id, identity)
+    try:
+        yield authority
+    finally:
+        await authority.close()
+
+
+async def until(authority: SolanaAuthority, wanted: Phase) -> None:
+    async with asyncio.timeout(120):
+        async for state in authority.watch():
+            if state.phase is wanted:
+                return

@@ -1,0 +1,248 @@
+"""The authority of a run on Solana over a real connection: what it does, refuses and survives."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+from msgspec.structs import replace
+from solders.pubkey import Pubkey
+
+from authority.served_run import OWNER, join, run
+from authority.solana.localnet_run import connected, on_chain, owner_of, until
+from folkmoot.authority import Denied, Unreachable
+from folkmoot.authority.open import open_authority
+from folkmoot.authority.solana import account, place
+from folkmoot.authority.solana.client import SolanaAuthority
+from folkmoot.authority.solana.instructions import PROGRAM_ID
+from folkmoot.authority.solana.localnet.ledger import Faults, Ledger
+from folkmoot.authority.solana.localnet.serve import serving
+from folkmoot.core.coordinator import Phase
+from folkmoot.core.coordinator import messages as m
+from folkmoot.host.signing import Identity
+from support.light_member import due
+
+ANN, BOB = Identity(b"a" * 32), Identity(b"b" * 32)
+
+
+async def test_clients_join_and_see_the_run_move() -> None:
+    async with on_chain() as net, connected(net, ANN) as at_a, connected(net, BOB) as at_b:
+        assert await at_a.submit(join(ANN)) is None
+        watching = asyncio.create_task(until(at_a, Phase.RoundTrain))
+        assert await at_b.submit(join(BOB)) is None
+        await until(at_b, Phase.Warmup)
+        for identity, authority in ((ANN, at_a), (BOB, at_b)):
+            assert await authority.submit(m.Ready(identity.public, 0)) is None
+        await watching
+        assert await at_a.submit(m.Ready(ANN.public, 0)) == m.refusal(m.Reason.WrongState)
+
+
+async def test_somebody_ticks_when_it_is_due() -> None:
+    config = {"warmup_time": 1.0, "max_round_train_time": 1.0, "round_witness_time": 1.0}
+    async with (
+        on_chain(**config) as net,
+        connected(net, ANN) as at_a,
+        connected(net, BOB) as at_b,
+    ):
+        for identity, authority in ((ANN, at_a), (BOB, at_b)):
+            assert await authority.submit(join(identity)) is None
+        async with asyncio.timeout(120):
+            async for state in at_a.watch():
+                if state.epoch.rounds and state.round.height >= 2:
+                    break  # nobody said a word: time alone moves it on
+
+
+async def test_a_witness_is_heard_and_reveals_its_links() -> None:
+    """One client alone, through a whole epoch."""
+    async with on_chain(min_clients=1, max_clients=1, cooldown_time=1.0) as net:
+        async with connected(net, ANN) as authority:
+            assert await authority.submit(join(ANN)) is None
+            async with asyncio.timeout(240):
+                async for state in authority.watch():
+                    if state.phase is Phase.Warmup:
+                        await authority.submit(m.Ready(ANN.public, 0))
+                    elif state.phase is Phase.RoundTrain and not state.round.witnesses:
+                        current = state.round
+                        said = m.OpportunisticWitness(
+                            ANN.public, 0, current.height, state.committee(current).get_witness(0),
+                            bytes(8), bytes(8), bytes(32), b"m" * 32,
+                        )  # fmt: skip
+                        assert await authority.submit(said) is None
+                    elif state.epoch_number == 1:
+                        break
+        assert state.model_hash == b"m" * 32
+
+
+async def test_three_members_bring_a_run_to_its_end_and_nobody_serves_it() -> None:
+    """They train nothing; all else is what members say."""
+    identities = [Identity(bytes([seed]) * 32) for seed in (1, 2, 3)]
+
+    async def attend(authority: SolanaAuthority, identity: Identity) -> None:
+        async for state in authority.watch():
+            if state.phase is Phase.Finished:
+                return
+            message = due(state, identity.public)
+            if message is not None:
+                await authority.submit(message)  # what comes too late is refused, and why not
+
+    config = {"min_clients": 3, "total_steps": 1, "rounds_per_epoch": 1, "cooldown_time": 1.0}
+    async with on_chain(points=90, **config) as net, AsyncExitStack() as stack:
+        members = [await stack.enter_async_context(connected(net, x)) for x in identities]
+        async with asyncio.timeout(240), asyncio.TaskGroup() as group:
+            for authority, identity in zip(members, identities, strict=True):
+                group.create_task(attend(authority, identity))
+        owner = owner_of(net)
+        record = account.read(await owner.data())
+        owner.close()
+        assert {int(slot["points"]) for slot in account.pending(record)} == {30}
+
+
+async def test_nobody_speaks_for_another() -> None:
+    async with on_chain() as net, connected(net, ANN) as authority:
+        with pytest.raises(Denied, match="another sender"):
+            await authority.submit(join(BOB))
+
+
+async def test_only_an_owner_pauses() -> None:
+    async with on_chain() as net:
+        async with connected(net, ANN) as authority:
+            with pytest.raises(Denied, match="only the run's owner"):
+                await authority.submit(m.Pause())
+        async with connected(net, OWNER) as authority:
+            assert await authority.submit(m.Pause()) is None
+            await until(authority, Phase.Paused)
+            changed = run(max_clients=9, total_steps=9)
+            assert await authority.submit(m.Update(changed)) is None
+            too_many = replace(changed, config=replace(changed.config, max_clients=300))
+            refused = await authority.submit(m.Update(too_many))
+            assert refused == m.refusal(m.Reason.BadConfig)
+
+
+async def test_a_closed_run_lets_in_who_is_granted() -> None:
+    async with on_chain(open_=False) as net, connected(net, ANN) as authority:
+        with pytest.raises(Denied, match="has not granted this key"):
+            await authority.submit(join(ANN))
+        owner = owner_of(net)
+        await owner.authorize(ANN.public)
+        assert await authority.submit(join(ANN)) is None
+        await owner.revoke(ANN.public)
+        assert await authority.submit(m.Withdraw(ANN.public)) is None
+        with pytest.raises(Denied, match="has not granted this key"):
+            await authority.submit(join(ANN))
+        owner.close()
+
+
+async def test_a_run_that_is_not_there_is_said_to_be_missing() -> None:
+    async with on_chain() as net, connected(net, ANN, run_id="other") as authority:
+        with pytest.raises(Denied, match="there is no such run"):
+            await anext(authority.watch())
+        with pytest.raises(Denied, match="there is no such run"):
+            await authority.submit(m.Withdraw(ANN.public))
+
+
+async def test_a_run_is_created_once_and_finished_when_it_was_broken_off() -> None:
+    async with serving() as net:
+        owner, made = owner_of(net), run(max_clients=9)
+        broken_off = asyncio.create_task(owner.create(made, True, 0, OWNER.public))
+        async with asyncio.timeout(120):
+            while not await owner.data():
+                await net.next_slot.wait()
+        broken_off.cancel()
+        await asyncio.gather(broken_off, return_exceptions=True)
+        assert await owner.create(made, True, 0, OWNER.public)
+        assert not await owner.create(made, True, 0, OWNER.public)
+        with pytest.raises(ValueError, match="already, with another configuration"):
+            await owner.create(run(max_clients=8), True, 0, OWNER.public)
+        with pytest.raises(ValueError, match="at most 256"):
+            await owner.create(run(max_clients=257), True, 0, OWNER.public)
+        await owner.close_run()
+        assert await owner.data() == b""
+        owner.close()
+
+
+async def test_it_goes_on_when_a_node_is_down_and_comes_back() -> None:
+    async with on_chain() as net, connected(net, ANN) as authority:
+        watch = authority.watch()
+        await anext(watch)
+        net.go_down()
+        with pytest.raises(Unreachable):
+            await authority.submit(join(ANN))
+        net.come_back()
+        assert await authority.submit(join(ANN)) is None
+        async with asyncio.timeout(120):
+            while not len((await anext(watch)).pending):
+                pass
+
+
+async def test_another_node_is_asked_when_one_does_not_answer() -> None:
+    nobody = "http://127.0.0.1:9"
+    async with on_chain() as net, connected(net, ANN, nobody) as authority:
+        assert await authority.submit(join(ANN)) is None
+
+
+async def test_a_subscription_that_died_without_a_word_is_made_up_for_by_asking() -> None:
+    async with (
+        on_chain(ledger=Ledger(faults=Faults(mute=True))) as net,
+        connected(net, ANN) as at_a,
+        connected(net, BOB) as at_b,
+    ):
+        watching = asyncio.create_task(until(at_a, Phase.Warmup))
+        for identity, authority in ((ANN, at_a), (BOB, at_b)):
+            assert await authority.submit(join(identity)) is None
+        await watching
+
+
+async def test_lost_and_late_transactions_are_sent_again() -> None:
+    async with on_chain() as net, connected(net, ANN) as authority:
+        net.ledger.faults.drop, net.ledger.faults.delay = 0.6, 0.2
+        assert await authority.submit(join(ANN)) is None
+        assert await authority.submit(m.Withdraw(ANN.public)) is None
+
+
+async def test_a_transaction_whose_blockhash_expired_is_made_anew() -> None:
+    async with on_chain() as net, connected(net, ANN) as authority:
+        await anext(authority.watch())
+        net.ledger.faults.delay = 0.5
+        joining = asyncio.create_task(authority.submit(join(ANN)))
+        async with asyncio.timeout(120):
+            while not net.methods.waiting:
+                await net.next_slot.wait()
+        net.ledger.faults.delay = 0.0
+        net.ledger.fork()
+        net.ledger.slot += 200  # nobody can wait a minute for it
+        assert await joining is None
+
+
+async def test_who_cannot_pay_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place.Place, "loopback", False)
+    async with on_chain(ledger=_rich_owner()) as net, connected(net, ANN) as authority:
+        with pytest.raises(Denied, match="send it some lamports"):
+            await authority.submit(join(ANN))
+
+
+def _rich_owner() -> Ledger:
+    ledger = Ledger()
+    ledger.airdrop(Pubkey(OWNER.public), 10**11)
+    return ledger
+
+
+def test_a_place_is_a_run_and_urls() -> None:
+    told = place.parse_place("moot@http://a:8899,https://b.example?program=" + str(PROGRAM_ID))
+    assert told.urls == ("http://a:8899", "https://b.example")
+    assert not told.loopback
+    assert place.websocket_url("http://a:8899") == "ws://a:8900"
+    assert place.websocket_url("https://b.example/key") == "wss://b.example/key"
+
+
+@pytest.mark.parametrize("text", ["moot", "@http://a:1", "moot@a:1", "moot@http://a:x", "moot@"])
+def test_a_place_that_is_none_is_a_sentence(text: str) -> None:
+    with pytest.raises(ValueError, match="expected solana:<run_id>@http"):
+        place.parse_place(text)
+
+
+def test_an_authority_on_solana_is_opened_by_its_url() -> None:
+    opened = open_authority("solana:moot@http://127.0.0.1:8899", "moot", ANN)
+    assert isinstance(opened, SolanaAuthority)
+    with pytest.raises(ValueError, match="names run 'moot', not 'other'"):
+        open_authority("solana:moot@http://127.0.0.1:8899", "other", ANN)
+    with pytest.raises(ValueError, match="program=<address>"):
+        open_authority("solana:moot@http://127.0.0.1:8899?x=1", "moot", ANN)
