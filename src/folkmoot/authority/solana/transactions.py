@@ -13,7 +13,7 @@ from solders.transaction import VersionedTransaction
 from folkmoot.authority.solana import layout
 
 PACKET = 1232  # bytes of a transaction that a cluster takes
-COMPUTE_UNITS = 400_000  # more than any instruction of the program needs
+COMPUTE_UNITS = 800_000  # twice what an instruction of the program needs with 256 clients
 LAMPORTS_PER_SIGNATURE = 5000
 
 
