@@ -49,7 +49,7 @@ def unfinished(models: Models, action: Any) -> None:
 
 
 def stored(models: Models, action: Any) -> tuple[Bucket, str]:
-    location = models._store(action.step, lambda: False)
+    location = models._store(models.learner.save, action.step, lambda: False)
     return Bucket(models.learner.run.model.checkpoint), location.rpartition("/")[2]
 
 

@@ -169,8 +169,9 @@ class ClientWords(Words):
     def say_learnt(self, model: str) -> c.Learnt:
         return c.Learnt(self.state.epoch, self.state.prepared, self._named(model))
 
-    def say_uploaded(self, where: str) -> c.Uploaded:
-        return c.Uploaded(self.state.epoch, where)
+    def say_uploaded(self, where: str, model: str = "") -> c.Uploaded:
+        stored = model_hash(model) or self.state.model_hash
+        return c.Uploaded(self.state.epoch, where, stored)
 
     # What it does.
 
@@ -211,6 +212,10 @@ class ClientWords(Words):
                 return f"forgets results before round {height}"
             case c.Upload(_, step, hash_):
                 return f"stores {self.run.hashes[hash_]} as step {step}"
+            case c.Save(_, step, hash_):
+                return f"stores a copy of {self.run.hashes[hash_]} as step {step}"
+            case c.StopSaving():
+                return "stores no copy any more"
             case c.Stop(epoch):
                 return f"stops all work of epoch {epoch}"
         return super().describe(effect)

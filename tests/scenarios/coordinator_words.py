@@ -22,6 +22,7 @@ from folkmoot.core import bloom, coordinator
 from folkmoot.core.coordinator import Coordinator, Run
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.absence import storing
+from folkmoot.core.coordinator.checkpoints import savers
 from folkmoot.core.coordinator.committee import WitnessProof
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.core.coordinator.health import participant_item
@@ -163,7 +164,8 @@ class CoordinatorWords(Words):
 
     def ask_storing(self) -> list[str]:
         clients = self.state.epoch.clients
-        return [name(clients[place].id) for place in sorted(storing(self.state))] or ["nobody"]
+        places = sorted(storing(self.state) or savers(self.state))
+        return [name(clients[place].id) for place in places] or ["nobody"]
 
     def ask_work(self) -> list[str]:
         state, current = self.state, self.state.round

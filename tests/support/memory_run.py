@@ -106,8 +106,8 @@ class MemoryRun:
                 self.queue.append((who, c.Learnt(epoch, height, self.model_hash(who))))
             case c.Probe(peers):
                 self.queue.extend((who, c.Heard(peer)) for peer in peers if peer in self.clients)
-            case c.Upload(epoch, step, _):
-                self.queue.append((who, c.Uploaded(epoch, f"store/{step}")))
+            case c.Upload(epoch, step, held) | c.Save(epoch, step, held):
+                self.queue.append((who, c.Uploaded(epoch, f"store/{step}", held)))
 
     def model_hash(self, who: bytes) -> bytes:
         return sha256(b"".join(self.learnt[who])).digest()

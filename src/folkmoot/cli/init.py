@@ -19,7 +19,8 @@ max_round_train_time = 60         # seconds after which a round ends without the
 round_witness_time = 5
 warmup_time = 120                 # seconds for loading the model
 cooldown_time = 120               # seconds for storing it
-epoch_time = 1800                 # seconds; newcomers join and checkpoints are made between epochs
+epoch_time = 1800                 # seconds; newcomers join between epochs
+checkpoint_time = 600             # seconds between checkpoints within an epoch; 0 is none
 # rounds_per_epoch = 100          # instead of epoch_time
 delay = 1                         # results are applied this many rounds later; 0 waits for them
 

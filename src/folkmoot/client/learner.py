@@ -7,6 +7,7 @@ name, so that a joiner can check each as it arrives.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +38,13 @@ SHARED = "shared."
 
 class Cancelled(Exception):
     """Training was given up; the model is as it was."""
+
+
+class ModelCopy(NamedTuple):
+    """A model, and the shared state of its method."""
+
+    model: torch.nn.Module
+    state: Mapping[str, torch.Tensor]
 
 
 class Worked(NamedTuple):
@@ -194,20 +202,26 @@ class Learner:
 
     # Keeping it.
 
+    def copy(self) -> ModelCopy:
+        """What a checkpoint stores of the model as it is now."""
+        state = _shared(self.method.state_dict())
+        return ModelCopy(deepcopy(self.model), {n: t.clone() for n, t in state.items()})
+
     def save(self, store: Store, step: int, stopped: Callable[[], bool]) -> str:
         """Store the model, whole; the checkpoint's name.
 
         May run in another thread as long as the model neither trains nor learns; once it does,
         `stopped` must be true. It is asked before every chunk, and after the last one of the model.
         """
-        return save(
-            store,
-            step,
-            self.model,
-            tokenizer=self.tokenizer,
-            state=_shared(self.method.state_dict()),
-            stopped=stopped,
-        )
+        held = ModelCopy(self.model, _shared(self.method.state_dict()))
+        return self.save_copy(held, store, step, stopped)
+
+    def save_copy(
+        self, copy: ModelCopy, store: Store, step: int, stopped: Callable[[], bool]
+    ) -> str:
+        """The same with what `copy` gave; whatever the model does meanwhile."""
+        model, state = copy
+        return save(store, step, model, tokenizer=self.tokenizer, state=state, stopped=stopped)
 
 
 def _shared(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -9,7 +9,8 @@ send raises here: it is noted, and the run goes on.
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,7 @@ class Member:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._epoch_tasks: set[asyncio.Task[Any]] = set()
         self._no_storing = threading.Event()
+        self._no_saving = threading.Event()
         self._waits = ""  # what we said last that we wait for
         self._logged: events.StateSeen | None = None
         self._account_before = (-1, 0, 0)  # epoch, bytes sent, least possible
@@ -112,6 +114,7 @@ class Member:
     async def _end(self, running: list[asyncio.Task[Any]]) -> None:
         self.training.give_up()
         self._no_storing.set()
+        self._no_saving.set()
         await end_tasks([*running, *self._tasks])
         await self.training.close()
         self.models.unshare()
@@ -201,7 +204,15 @@ class Member:
                 self.results.forget(effect)
             case c.Upload():
                 self._no_storing = threading.Event()
-                self._begin(self._upload(effect, self._no_storing.is_set), of_epoch=True)
+                store = partial(self.models.store, effect, self._no_storing.is_set)
+                self._begin(self._upload(effect, store), of_epoch=True)
+            case c.Save():
+                self._no_saving = threading.Event()
+                copying = self.models.copy()
+                save = partial(self.models.store_copy, effect, self._no_saving.is_set, copying)
+                self._begin(self._upload(effect, save), of_epoch=True)
+            case c.StopSaving():
+                self._no_saving.set()
             case c.Stop():
                 self._stop()
 
@@ -222,6 +233,7 @@ class Member:
     def _stop(self) -> None:
         self.training.give_up()
         self._no_storing.set()
+        self._no_saving.set()
         for task in self._epoch_tasks:
             task.cancel()
         self.results.clear()
@@ -259,12 +271,14 @@ class Member:
         self._account_before = (result.epoch, sent, due)
         self.emit(events.Traffic(result.epoch, result.height, sent, received, *known))
 
-    async def _upload(self, action: c.Upload, stopped: Callable[[], bool]) -> None:
+    async def _upload(
+        self, action: c.Upload | c.Save, store: Callable[[], Awaitable[str | None]]
+    ) -> None:
         # Before ours counts: others may still be loading this one when it does.
         agreed = self.client.shown.checkpoint.location if self.client.shown else ""
-        location = await self.models.store(action, stopped)
+        location = await store()
         if location is not None:
-            self._queue.put_nowait(c.Uploaded(action.epoch, location))
+            self._queue.put_nowait(c.Uploaded(action.epoch, location, action.model_hash))
             self._begin(self.models.prune(action.epoch, agreed))
 
 

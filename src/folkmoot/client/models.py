@@ -9,11 +9,12 @@ counts only when it was read back and passed every check.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from folkmoot.client import events
-from folkmoot.client.learner import Learner
+from folkmoot.client.learner import Learner, ModelCopy
 from folkmoot.client.places import ANYWHERE, NotTrusted, Places
 from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.state import CheckpointSource
@@ -40,6 +41,8 @@ CONNECT_TIME, AGAIN = 2.0, 0.25
 PATIENCE = 10.0
 
 Work = Callable[..., Awaitable[Any]]
+Stopping = Callable[[], bool]
+Write = Callable[[Bucket | HubRepository, int, Stopping], str]
 
 
 class Models:
@@ -152,11 +155,25 @@ class Models:
             self._shared.stop()
             self._shared = None
 
-    async def store(self, action: c.Upload, stopped: Callable[[], bool]) -> str | None:
+    def copy(self) -> Awaitable[ModelCopy]:
+        """Of the model as it is now: made before anything that is asked of the learner later."""
+        return asyncio.ensure_future(self._work(self.learner.copy))
+
+    async def store(self, action: c.Upload, stopped: Stopping) -> str | None:
         """Where the model is stored now, read back and checked; None when it is not."""
+        return await self._keep(action, self.learner.save, stopped)
+
+    async def store_copy(
+        self, action: c.Save, stopped: Stopping, copying: Awaitable[ModelCopy]
+    ) -> str | None:
+        """As `store`, while the model goes on."""
+        write = partial(self.learner.save_copy, await copying)
+        return await self._keep(action, write, stopped)
+
+    async def _keep(self, action: c.Upload | c.Save, write: Write, stopped: Stopping) -> str | None:
         began = time.perf_counter()
         try:
-            location: str = await in_daemon_thread(self._store, action.step, stopped)
+            location: str = await in_daemon_thread(self._store, write, action.step, stopped)
         except Stopped:
             return None
         except (BucketError, CheckpointError, OSError) as error:
@@ -179,8 +196,8 @@ class Models:
         else:
             self._emit(events.CheckpointsRemoved(epoch, tuple(removed)))
 
-    def _store(self, step: int, stopped: Callable[[], bool]) -> str:
+    def _store(self, write: Write, step: int, stopped: Stopping) -> str:
         root = self.learner.run.model.checkpoint
-        name = self.learner.save(self._open(root), step, stopped)
+        name = write(self._open(root), step, stopped)
         self._read_back(root, name)
         return f"{root.rstrip('/')}/{name}"

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from folkmoot.authority.server.claims import CannotRead
 from folkmoot.core.coordinator import Coordinator
+from folkmoot.core.coordinator.checkpoints import wanted_step
 from folkmoot.core.coordinator.messages import OpportunisticCooldown
 from folkmoot.exchange.bucket import BucketError, Missing, folder_of, open_checkpoints
 from folkmoot.host.threads import in_daemon_thread
@@ -15,7 +16,8 @@ async def check_stored(
     state: Coordinator, claim: OpportunisticCooldown, stopped: Callable[[], bool]
 ) -> str | None:
     """Why the claim is false, or None; raises `CannotRead`. Reads everything that is stored."""
-    root, step = state.run.model.checkpoint.rstrip("/"), state.progress.step
+    root = state.run.model.checkpoint.rstrip("/")
+    step = wanted_step(state, claim.model_hash)
     name = checkpoint_name(step)
     if claim.location != (expected := f"{root}/{name}"):
         return f"{claim.location} is not where the checkpoint of step {step} belongs: {expected}"

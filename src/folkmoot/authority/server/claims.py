@@ -2,8 +2,8 @@
 
 The check itself is given: it reads the store and says why the claim is false, or that it cannot
 read. It runs beside everything else, at most `AT_ONCE` at a time, and a checkpointer has at most
-`TRIES` an epoch, so a liar costs the server a bounded number of reads. Whoever asks again while its
-claim is being checked waits for the same check: a large model takes longer than a request may.
+`TRIES` for a model, so a liar costs the server a bounded number of reads. Whoever asks again while
+its claim is being checked waits for the same check: a large model takes longer than a request may.
 """
 
 import asyncio
@@ -12,8 +12,9 @@ from enum import StrEnum
 
 from folkmoot.authority.server import events
 from folkmoot.authority.server.keeper import Keeper
-from folkmoot.core.coordinator import Coordinator, Phase, apply
+from folkmoot.core.coordinator import Coordinator, apply
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.checkpoints import is_wanted
 from folkmoot.host.event_log import Record
 from folkmoot.host.tasks import end_tasks
 
@@ -44,7 +45,7 @@ class Claims:
         self._check, self._policy = check, policy
         self._tell = tell or (lambda event: None)
         self._free = asyncio.Semaphore(AT_ONCE)
-        self._epoch = -1
+        self._wanted = (-1, b"")  # epoch and model
         self._tries: dict[bytes, int] = {}
         self._under_way: dict[bytes, tuple[Claim, asyncio.Task[m.Refused | None]]] = {}
 
@@ -54,8 +55,8 @@ class Claims:
         refused = apply(state, claim, keeper.now(), 0).refused
         if refused or self._policy is Policy.never:
             return await keeper.submit(claim)  # nothing that needs reading, or nobody to read
-        if state.epoch_number != self._epoch:
-            self._epoch, self._tries = state.epoch_number, {}
+        if (state.epoch_number, claim.model_hash) != self._wanted:
+            self._wanted, self._tries = (state.epoch_number, claim.model_hash), {}
         known, task = self._under_way.get(claim.sender, (None, None))
         if task is None:
             if self._tries.get(claim.sender, 0) >= TRIES:
@@ -71,8 +72,7 @@ class Claims:
 
     async def _judge(self, keeper: Keeper, claim: Claim) -> m.Refused | None:
         def over() -> bool:
-            now = keeper.state
-            return now.phase is not Phase.Cooldown or now.epoch_number != claim.epoch
+            return claim.epoch != keeper.state.epoch_number or not is_wanted(keeper.state, claim)
 
         try:
             async with self._free:

@@ -30,6 +30,8 @@ FOLLOWED = frozenset({
 # Rules of the core that the program leaves out: what the key must be, and why.
 LEFT_OUT: dict[str, tuple[Any, str]] = {
     "verification_percent": (0, "the program elects no verifiers"),
+    "checkpoint_steps": (0, "the program has the model stored between epochs only"),
+    "checkpoint_time": (0.0, "the program has the model stored between epochs only"),
 }
 _TIMES = {
     "waiting_time": "waiting_for_members_extra_time",

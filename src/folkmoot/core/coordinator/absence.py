@@ -80,10 +80,15 @@ def storing(state: Coordinator) -> frozenset[int]:
     election = state.epoch.cooldown
     if election is None:
         return frozenset()
-    size = state.roster_size(election)
-    places = (state.place(election, index) for index in _order(size, election.seed))
+    return first_elected(state, election, checkpointers(state.roster_size(election)))
+
+
+def first_elected(state: Coordinator, election: Round, count: int) -> frozenset[int]:
+    """The first places of those who are here, in the order that the seed gave."""
+    order = _order(state.roster_size(election), election.seed)
+    places = (state.place(election, index) for index in order)
     here = (place for place in places if not state.epoch.clients[place].left)
-    return frozenset(islice(here, checkpointers(size)))
+    return frozenset(islice(here, count))
 
 
 @lru_cache(4)  # asked after every event of a cooldown

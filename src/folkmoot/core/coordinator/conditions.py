@@ -44,7 +44,8 @@ def _closing(state: Coordinator) -> float:
 
 
 def nothing_to_store(state: Coordinator) -> bool:
-    return not state.run.model.checkpoint or not agreed(state) or state.active == 0
+    stored = state.epoch.saved and state.checkpoint.model_hash == state.model_hash
+    return not state.run.model.checkpoint or not agreed(state) or state.active == 0 or stored
 
 
 def all_heard(state: Coordinator) -> bool:

@@ -55,6 +55,9 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     verification_percent: int = 0
     # A client that is silent for this long has dropped.
     health_check_timeout: float = 60.0
+    # Within an epoch the model is stored after so many steps, or so many seconds; 0 is never.
+    checkpoint_steps: int = 0
+    checkpoint_time: float = 0.0
     # Results of round h are attested in round h + delay and applied when that round ends.
     delay: int = 1
     # Whether faster clients get more of a round's batch.
@@ -87,7 +90,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
         ):
             if not 0 < getattr(self, name) < SECONDS_MAX:
                 yield Broken(name, f"must be more than 0 and less than {SECONDS_MAX:,} seconds")
-        for name in ("warmup_time", "waiting_for_members_extra_time"):
+        for name in ("warmup_time", "waiting_for_members_extra_time", "checkpoint_time"):
             if not 0 <= getattr(self, name) < SECONDS_MAX:
                 yield Broken(name, f"must be 0 or more, and less than {SECONDS_MAX:,} seconds")
         if self.rounds_per_epoch is not None:
@@ -139,6 +142,8 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
             )
         if not 0 <= self.global_batch_size_warmup_tokens < 2**53:
             yield Broken("global_batch_size_warmup_tokens", "must be 0 or more")
+        if not 0 <= self.checkpoint_steps < 2**32:
+            yield Broken("checkpoint_steps", "must be 0 (never) or more")
         if not 0 <= self.delay <= MAX_DELAY:
             yield Broken("delay", f"must be from 0 to {MAX_DELAY} rounds")
 

@@ -14,6 +14,7 @@ from folkmoot.core.coordinator.assignment import (
     total,
     weights_from_speeds,
 )
+from folkmoot.core.coordinator.checkpoints import begin_saving, held_progress
 from folkmoot.core.coordinator.committee import checkpointers
 from folkmoot.core.coordinator.conditions import agreed, done, ms, nothing_to_store, too_few
 from folkmoot.core.coordinator.health import agreed_model, judge
@@ -76,6 +77,7 @@ def _close_round(state: Coordinator, now: int) -> tuple[Coordinator, Effects]:
     state = _void(state)
     current = state.round
     enough = len(current.witnesses) >= state.quorum(current)
+    held = held_progress(state)
     state, judged = _judge(state)
     model_hash = agreed_model(state, current)
     if model_hash is not None:
@@ -88,7 +90,10 @@ def _close_round(state: Coordinator, now: int) -> tuple[Coordinator, Effects]:
         state = replace(state, progress=replace(state.progress, step=state.progress.step + 1))
     if state.epoch.last_height is None and (not enough or _must_end(state, now)):
         state = replace(state, epoch=replace(state.epoch, last_height=current.height))
-    return state, (*judged, *removed)
+    saving: Effects = ()
+    if model_hash is not None:
+        state, saving = begin_saving(state, current, held, now)
+    return state, (*judged, *removed, *saving)
 
 
 def _void(state: Coordinator) -> Coordinator:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from folkmoot.core import bloom
 from folkmoot.core.config import all_broken
-from folkmoot.core.coordinator import absence
+from folkmoot.core.coordinator import absence, checkpoints
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.changes import When, changes
 from folkmoot.core.coordinator.messages import Reason
@@ -24,6 +24,7 @@ from folkmoot.core.coordinator.state import (
     Left,
     Pending,
     Phase,
+    Saving,
     Witness,
     bit,
     first_checkpoint,
@@ -150,6 +151,9 @@ def _wrong_content(state: Coordinator, message: m.OpportunisticWitness) -> Reaso
 def opportunistic_cooldown(
     state: Coordinator, message: m.OpportunisticCooldown, now: int
 ) -> Received:
+    saving = state.epoch.saving
+    if saving is not None and message.model_hash == saving.model_hash:
+        return _saved(state, saving, message, now)
     if state.phase is not Phase.Cooldown or state.epoch.cooldown is None:
         return Reason.WrongState
     if message.epoch != state.epoch_number:
@@ -168,10 +172,36 @@ def opportunistic_cooldown(
         return Reason.WrongModel
     if not _is_stored_there(state.run.model.checkpoint, message.location):
         return Reason.WrongLocation
-    stored = Checkpoint(CheckpointSource.P2P, message.location, message.model_hash, state.progress)
+    what = (message.location, message.model_hash, state.progress, _when(state, now))
+    stored = Checkpoint(CheckpointSource.P2P, *what)
     epoch = replace(state.epoch, checkpointed=True)
     done = m.CheckpointStored(message.location, state.progress.step)
     return replace(state, epoch=epoch, checkpoint=stored), (done,)
+
+
+def _saved(
+    state: Coordinator, saving: Saving, message: m.OpportunisticCooldown, now: int
+) -> Received:
+    """A model of the epoch under way is stored; the one it began with is where it was."""
+    if message.epoch != state.epoch_number:
+        return Reason.WrongEpoch
+    place = member(state, message.sender)
+    if place is None:
+        return Reason.NotAMember
+    if place not in checkpoints.savers(state):
+        return Reason.NotACheckpointer
+    if not _is_stored_there(state.run.model.checkpoint, message.location):
+        return Reason.WrongLocation
+    what = (message.location, message.model_hash, saving.progress, _when(state, now))
+    stored = Checkpoint(state.checkpoint.source, *what)
+    epoch = replace(state.epoch, saving=None, saved=True)
+    done = m.CheckpointStored(message.location, saving.progress.step)
+    return replace(state, epoch=epoch, checkpoint=stored), (done,)
+
+
+def _when(state: Coordinator, now: int) -> int:
+    """Counts where checkpoints are made by time."""
+    return now if state.run.config.checkpoint_time else 0
 
 
 def _is_stored_there(root: str, location: str) -> bool:

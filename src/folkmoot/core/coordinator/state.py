@@ -121,6 +121,16 @@ class Checkpoint(msgspec.Struct, frozen=True):
     location: str = ""
     model_hash: bytes = b""
     progress: Progress = Progress()
+    stored: int = 0  # when it was
+
+
+class Saving(msgspec.Struct, frozen=True):
+    """The model of a round, which some clients store while the epoch goes on."""
+
+    election: Round  # the round before which it stands; its roster and seed elect who stores
+    model_hash: bytes
+    progress: Progress  # what the model has learnt
+    since: int
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -146,6 +156,8 @@ class Epoch(msgspec.Struct, frozen=True):
     last_height: int | None = None  # the last round that trains, once it is known
     judged: Judged | None = None
     agreed_height: int | None = None  # the round whose model hash is in `Coordinator.model_hash`
+    saving: Saving | None = None
+    saved: bool = False  # whether a model of this epoch is stored
     cooldown: Round | None = None  # the roster and seed that elect checkpointers
     checkpointed: bool = False
 

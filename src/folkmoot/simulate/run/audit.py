@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 from folkmoot.core.coordinator import machine
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import Run
-from folkmoot.core.coordinator.state import CheckpointSource, Coordinator, Phase, Round
+from folkmoot.core.coordinator.state import CheckpointSource, Coordinator, Phase, Progress, Round
 from folkmoot.core.machine import Machine
 from folkmoot.simulate.audit import Audit, Crashed, Fact, Step
 from folkmoot.simulate.run import reference
@@ -112,6 +112,11 @@ class RunAudit(Audit[Run, Coordinator]):
     def create(self, config: Run) -> Coordinator:
         return machine.create(config, 0)
 
+    @staticmethod
+    def counted_in(progress: Progress) -> int:
+        """A mask of the samples that a progress counts as learnt."""
+        return ((1 << progress.data_index) - 1) & ~reference.mask(progress.owed)
+
     def observe(self, step: Step[Coordinator]) -> None:
         self.blamed = self.unhealthy
         if step.effects:
@@ -147,7 +152,9 @@ class RunAudit(Audit[Run, Coordinator]):
                 if after.round.spans:
                     books.in_flight[effect.height] = reference.mask(after.round.spans)
             elif isinstance(effect, m.CheckpointStored):
-                books.kept[effect.location] = (books.learnt, books.lost)
+                counted = self.counted_in(after.checkpoint.progress)
+                held = self.stored.get(effect.location, ToyModel(b"", 0)).samples
+                books.kept[effect.location] = (counted, counted & ~held)
             elif isinstance(effect, m.Rewound):
                 books.learnt, books.lost = books.kept[after.checkpoint.location]
                 books.in_flight.clear()

@@ -126,7 +126,7 @@ class ClientNode(Node):
             case c.Probe(peers):
                 for peer in (self.peers[name] for name in peers if name in self.peers):
                     self.network.send(self, peer, peer.probed, self)
-            case c.Upload(epoch):
+            case c.Upload(epoch) | c.Save(epoch):
                 took = self.loop.random.uniform(100, 3000)
                 self.after(took, self._uploaded, epoch, self.model)
             case c.Abandon(epoch, height):
@@ -251,6 +251,6 @@ class ClientNode(Node):
     def _uploaded(self, epoch: int, model: ToyModel) -> None:
         root = self.client.shown.run.model.checkpoint if self.client.shown else ""
         if epoch > self.stopped and root:
-            location = f"{root}/{epoch}-{self.id.hex()[:8]}"
+            location = f"{root}/{epoch}-{model.hash.hex()[:8]}-{self.id.hex()[:8]}"
             self.audit.tell(ModelStored(location, model.hash, f"{model.samples:x}"))
-            self.happen(c.Uploaded(epoch, location))
+            self.happen(c.Uploaded(epoch, location, model.hash))

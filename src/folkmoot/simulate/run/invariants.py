@@ -218,8 +218,12 @@ def a_checkpoint_is_its_progress(audit: RunAudit, step: RunStep) -> Problems:
     model = audit.stored.get(checkpoint.location)
     if model is None or model.hash != checkpoint.model_hash:
         yield f"at {checkpoint.location} is {model and short(model.hash)}"
-    elif model.samples != audit.books.applied or checkpoint.progress != step.after.progress:
-        yield f"{checkpoint.location} learnt {_samples(model.samples)}"
+        return
+    counted = audit.counted_in(checkpoint.progress)
+    if model.samples & ~counted or counted & ~audit.books.lost & ~model.samples:
+        yield f"{checkpoint.location} learnt {_samples(model.samples)}, not {_samples(counted)}"
+    if step.after.epoch.checkpointed and checkpoint.progress != step.after.progress:
+        yield f"{checkpoint.location} is of {checkpoint.progress}, not of {step.after.progress}"
 
 
 def only_idle_clients_are_unhealthy(audit: RunAudit, step: RunStep) -> Problems:

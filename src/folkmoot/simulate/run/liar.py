@@ -92,7 +92,7 @@ class LyingClient(ClientNode):
                 roster = self.roster()
                 half = self.loop.random.sample(roster, len(roster) // 2)
                 self.gossip(replace(result, commitment=other, blob=other), half)
-            case c.Upload() if self.lie("reports a checkpoint that is not there"):
+            case c.Upload() | c.Save() if self.lie("reports a checkpoint that is not there"):
                 self._store_nothing(state)
                 return
         super().do(effect)
@@ -160,7 +160,8 @@ class LyingClient(ClientNode):
             self._call_gone(state)
         if self.lie("is ready without the model"):
             self.submit(m.Ready(self.id, state.epoch_number))
-        if state.phase is Phase.Cooldown and self.lie("reports a checkpoint that is not there"):
+        wanted = state.phase is Phase.Cooldown or state.epoch.saving is not None
+        if wanted and self.lie("reports a checkpoint that is not there"):
             self._store_nothing(state)
         if self.lie("spoofs senders"):
             self.submit(m.Withdraw(victim))
@@ -186,5 +187,6 @@ class LyingClient(ClientNode):
         self.audit.tell(ModelStored(own, WRONG_MODEL, "1"))
         where = self.loop.random.choice([*self.audit.stored, own, f"{own}-nothing"])
         found = self.audit.stored.get(where)
-        name = found.hash if found else state.model_hash
+        saving = state.epoch.saving
+        name = found.hash if found else saving.model_hash if saving else state.model_hash
         self.submit(m.OpportunisticCooldown(self.id, state.epoch_number, where, name))

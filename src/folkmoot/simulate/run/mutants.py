@@ -113,6 +113,9 @@ MUTANTS: Mutants = {
     "any model is a checkpoint": ((machine._RECEIVE, m.OpportunisticCooldown, _any_checkpoint),),
     "the silent are dropped quietly": ((machine._RECEIVE, m.Tick, _quietly),),
     "a rewind keeps the progress": ((phases, "_rewind", _keep_progress),),
+    "a checkpoint counts what is still on its way": (
+        (phases, "held_progress", lambda state: state.progress),
+    ),
     "a model is handed on before it is drained": (
         (phases, "agreed", _agreed_early),
         (machine, "agreed", _agreed_early),

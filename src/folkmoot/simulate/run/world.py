@@ -37,6 +37,8 @@ def draw_run(loop: Loop, clients: int, honest: int) -> Run:
         global_batch_size_end=random.choice((None, 12)),
         global_batch_size_warmup_tokens=random.choice((0, 200)),
         witness_nodes=random.choice((0, 0, random.randint(1, fewest))),
+        checkpoint_steps=random.choice((0, 1, 2)),
+        checkpoint_time=random.choice((0.0, 3.0)),
         health_check_timeout=random.choice((4.0, 8.0)),
         delay=random.choice((0, 1, 1, 2)),
         work_by_speed=random.random() < 0.7,

@@ -5,7 +5,7 @@ The rules of this file:
 - The client follows the states it is shown. In Warmup it loads the model and says so. In a round
   it first learns what the witnesses of the round before decided, then trains its share, tells its
   peers, and, when elected, attests what it received. In Cooldown, when elected, it stores the
-  model.
+  model; in the midst of an epoch a copy of it, before it learns anything more.
 - The table below is asked after every event, until none of its edges is due. Nothing else changes
   the phase. While the phase lasts, there are duties beside it: to join, to show signs of life, to
   attest, to ask for what did not come.
@@ -25,6 +25,7 @@ from collections.abc import Iterator
 
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import total
+from folkmoot.core.coordinator.checkpoints import savers
 from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.client import waiting
 from folkmoot.core.coordinator.client.ledger import Ledger, Result, attest, attested
@@ -128,8 +129,8 @@ def _note(client: ClientState, event: c.Event) -> Iterator[Effect]:
             client.unreachable = peers[: m.UNREACHABLE_MAX]
         case c.Heard(peer):
             client.heard(peer)
-        case c.Uploaded(epoch, location) if epoch == client.epoch:
-            done = m.OpportunisticCooldown(client.id, epoch, location, client.model_hash)
+        case c.Uploaded(epoch, location, model_hash) if epoch == client.epoch:
+            done = m.OpportunisticCooldown(client.id, epoch, location, model_hash)
             yield c.Submit(done)
         case c.WasRefused(_, m.Refused(code)) if code == m.Reason.NotAMember.name:
             client.waiting = False
@@ -142,6 +143,10 @@ def _saw(client: ClientState, state: Coordinator) -> Iterator[Effect]:
         client.waiting = state.phase not in IN_EPOCH and client.phase is not Phase.Lost
     if before is None or _turn(before) != _turn(state):
         yield from _turned(client, state)
+    saving = state.epoch.saving
+    if client.saving >= 0 and (saving is None or saving.election.height != client.saving):
+        client.saving = -1
+        yield c.StopSaving()
     if state.phase in IN_ROUND and client.epoch == state.epoch_number:
         yield from _keep_ledgers(client, state)
 
@@ -254,6 +259,7 @@ def _enter(client: ClientState, before: Phase, at: Moment) -> Iterator[Effect]:
         case Phase.Learning:
             # Before the next round is prepared for: `at.work` counts from there.
             ledger, results = client.ledgers[at.work], at.verdict.learn
+            yield from _save(client, at.state)
             _prepare(client)
             samples = tuple(total(ledger.shares[result.sender]) for result in results)
             yield c.Learn(client.epoch, client.prepared, ledger.step, results, samples)
@@ -265,6 +271,7 @@ def _enter(client: ClientState, before: Phase, at: Moment) -> Iterator[Effect]:
 
 def _enter_ready(client: ClientState, before: Phase, at: Moment) -> Iterator[Effect]:
     if before is Phase.Ready:
+        yield from _save(client, at.state)
         _prepare(client)
     if before is Phase.Training and not (at.trained() or at.not_trained()):
         yield c.Abandon(client.epoch, client.trained)
@@ -277,6 +284,16 @@ def _enter_ready(client: ClientState, before: Phase, at: Moment) -> Iterator[Eff
             yield c.ShareModel(client.epoch, client.model_hash)
         if at.state.phase is RunPhase.Warmup:
             yield c.Submit(m.Ready(client.id, client.epoch))
+
+
+def _save(client: ClientState, state: Coordinator) -> Iterator[Effect]:
+    """Before the model goes on: have it stored as it is, if that is wanted of us."""
+    saving = state.epoch.saving
+    if saving is None or saving.election.height != client.prepared or client.saving >= 0:
+        return
+    if client.model_hash == saving.model_hash and state.find(client.id) in savers(state):
+        client.saving = client.prepared
+        yield c.Save(client.epoch, saving.progress.step, saving.model_hash)
 
 
 def _prepare(client: ClientState) -> None:

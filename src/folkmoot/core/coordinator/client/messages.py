@@ -90,6 +90,7 @@ class Uploaded(Event, frozen=True, tag=True):
 
     epoch: int
     location: str
+    model_hash: bytes
 
 
 class RoundEffect(Effect, frozen=True, tag=True):
@@ -199,6 +200,18 @@ class Upload(Effect, frozen=True, tag=True):
     epoch: int
     step: int
     model_hash: bytes
+
+
+class Save(Effect, frozen=True, tag=True):
+    """Store a copy of the model as it is now, before it learns anything, while it goes on."""
+
+    epoch: int
+    step: int
+    model_hash: bytes
+
+
+class StopSaving(Effect, frozen=True, tag=True):
+    """Nobody needs the copy any more: it is stored, or another one is to be."""
 
 
 class Stop(Effect, frozen=True, tag=True):

@@ -49,7 +49,9 @@ class Moment:
 
     def too_late_to_load(self) -> bool:
         """Also when nothing tells any more which model the peers began with."""
-        unknown = self._moved_on and self.state.checkpoint.source is CheckpointSource.P2P
+        newer = self.state.epoch.saved and bool(self.state.checkpoint.location)
+        from_peers = self.state.checkpoint.source is CheckpointSource.P2P
+        unknown = self._moved_on and (newer or from_peers)
         return self.called() and (unknown or self.too_late_to_catch_up())
 
     @property

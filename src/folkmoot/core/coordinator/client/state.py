@@ -53,6 +53,7 @@ class ClientState:
         self.early: list[Result] = []  # of rounds that we have not seen begin
         self.sharing = False
         self.attested = -1  # the last round that we attested
+        self.saving = -1  # the round whose model we store, or stored
         self.accused = -1  # the last round after which we accused
         self.paces: list[int] = []  # how long the last rounds of this epoch took us
         self.awaited: tuple[bytes, ...] = ()  # whom we wait for
