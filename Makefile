@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: help setup demo test check format faults bench bench-peer bench-run bench-store bench-federated bench-federated-simulation bench-elastic bench-job bench-learning program pages clean
+.PHONY: help setup demo test check format faults bench bench-peer bench-run bench-liars bench-store bench-federated bench-federated-simulation bench-elastic bench-job bench-learning program pages clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
@@ -59,6 +59,10 @@ bench-run: $(VENV)/.dev ## a live run: throughput beside plain loops, a server w
 	@$(BIN)/python benchmarks/run_throughput.py
 	@$(BIN)/python benchmarks/run_server.py
 	@$(BIN)/python benchmarks/run_deaths.py
+
+bench-liars: $(VENV)/.dev ## what liars do to a run, attack by attack, and that the honest stay (resumes)
+	@$(BIN)/python benchmarks/run_liars.py
+	@$(BIN)/python benchmarks/run_liars.py --honest 2000
 
 bench-store: $(VENV)/.dev ## a run in a store with 200 members; the demo in stores beside a server
 	@$(BIN)/python benchmarks/run_store.py

@@ -8,6 +8,8 @@
 > 2 loaded m       > 2 not_loaded
 > 3 trained        > 3 not_trained     > 3 offered b     > 3 arrived b what=x round=0
 > 3 heard b
+> 3 arrived b toward=all         its direction: where `all` go, `against` them, `nowhere`, or that
+                                 of another's result of this round: `toward=c`
 > 4 learnt m1      > 5 uploaded store/1      > 6 tick      > due 6
 """
 
@@ -24,6 +26,7 @@ from folkmoot.core.coordinator.client.state import ClientState
 from folkmoot.core.coordinator.health import participant_item
 from folkmoot.core.coordinator.state import CheckpointSource
 from folkmoot.core.machine import Effect, Event
+from folkmoot.simulate.run.directions import direction
 from scenarios.coordinator_words import CoordinatorWords, identity, model_hash, name, spans
 from scenarios.transcript import Words
 
@@ -120,7 +123,9 @@ class ClientWords(Words):
             return self._witness(*who, **named)
         return getattr(self.run, f"say_{verb}")(*who, **named)
 
-    def _witness(self, who: str, sees: str = "", model: str = "m") -> m.OpportunisticWitness:
+    def _witness(
+        self, who: str, sees: str = "", model: str = "m", screens: str = ""
+    ) -> m.OpportunisticWitness:
         run = self.run.state
         index = run.index(run.round, run.find(identity(who)))
         height = run.round.height - run.run.config.delay
@@ -133,6 +138,7 @@ class ClientWords(Words):
             run.committee(run.round).get_witness(index),
             *attest(first, run.bloom_shape(run.round, index)),
             self._named(model),
+            screened=self.run.screened(screens),
         )
 
     def _named(self, label: str) -> bytes:
@@ -145,8 +151,9 @@ class ClientWords(Words):
     def say_not_loaded(self) -> c.NotLoaded:
         return c.NotLoaded(self.state.epoch)
 
-    def say_trained(self, what: str = "", round: str = "") -> c.Trained:
-        return c.Trained(self._result("a", what, round or str(self.state.trained)), 100)
+    def say_trained(self, what: str = "", round: str = "", toward: str = "") -> c.Trained:
+        result = self._result("a", what, round or str(self.state.trained))
+        return c.Trained(result, 100, sketch=self._sketch(result, toward))
 
     def say_not_trained(self) -> c.NotTrained:
         return c.NotTrained(self.state.epoch, self.state.trained)
@@ -154,8 +161,16 @@ class ClientWords(Words):
     def say_offered(self, who: str, what: str = "", round: str = "") -> c.Offered:
         return c.Offered(self._result(who, what, round))
 
-    def say_arrived(self, who: str, what: str = "", round: str = "") -> c.Arrived:
-        return c.Arrived(self._result(who, what, round))
+    def say_arrived(self, who: str, what: str = "", round: str = "", toward: str = "") -> c.Arrived:
+        result = self._result(who, what, round)
+        return c.Arrived(result, self._sketch(result, toward))
+
+    def _sketch(self, result: Result, toward: str) -> bytes:
+        if not toward:
+            return b""
+        if toward in ("all", "against", "nowhere"):
+            return direction(toward, result)
+        return direction("all", self._result(toward, "", str(result.height)))
 
     def _result(self, who: str, what: str, round_: str) -> Result:
         height = int(round_ or self.run.state.round.height)
@@ -237,12 +252,17 @@ class ClientWords(Words):
                 saw = bloom.holds(participants, [participant_item(x) for x in ids], shape)
                 seen = _names(x for x, held in zip(ids, saw, strict=True) if held)
                 model = self.run.hashes[message.model_hash]
-                return f"attests in round {height} results of {seen or 'nobody'}, and model {model}"
+                said = f"attests in round {height} results of {seen or 'nobody'}, and model {model}"
+                return f"{said}; screens {self._places(message)}" if message.screened else said
             case m.OpportunisticCooldown(_, _, location):
                 return f"says that the model is stored at {location}"
             case m.Withdraw():
                 return "withdraws"
         raise TypeError(f"no words for {message}")
+
+    def _places(self, message: m.OpportunisticWitness) -> str:
+        clients = self.run.state.epoch.clients
+        return _names(clients[place].id for place in message.screened)
 
     def _load(self, load: c.Load) -> str:
         match load.checkpoint.source:

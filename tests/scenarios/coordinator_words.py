@@ -4,6 +4,7 @@
     > 5 join a                               at 5 s, a client named `a` joins
     > 5 ready a        > 9 health a unhealthy=b speed=100       > 9 withdraw a
     > 9 witness a sees=a,b model=m           (by default it saw everyone who had work)
+    > 9 witness a screens=c                  (c's result came, and nobody should learn it)
     > 9 gone a who=c,d twice=e               (e told of two results for one share)
     > 30 cooldown a at=store/1 model=m       > 9 tick    > 9 pause    > 9 resume
     > 9 update total_steps=8                 > show      > work    > storing
@@ -134,7 +135,14 @@ class CoordinatorWords(Words):
             bits,
             bytes(32),
             model_hash(label)[: int(lies.get("hash_bytes", 32))],
+            screened=self.screened(lies.get("screens", "")),
         )
+
+    def screened(self, said: str) -> tuple[int, ...]:
+        """Places, by number or by name."""
+        names = [x for x in said.split(",") if x]
+        places = (int(x) if x.isdigit() else self.state.find(identity(x)) for x in names)
+        return tuple(place for place in places if place is not None)
 
     def _workers(self) -> list[bytes]:
         """Everyone who had work in the round that is attested now."""
@@ -190,8 +198,9 @@ class CoordinatorWords(Words):
                 return f"round {height}, step {step}: {samples} samples"
             case m.WitnessAccepted(who, height, _):
                 return f"{name(who)} is a witness of round {height}"
-            case m.RoundJudged(height, attested, owed):
-                return f"round {height} judged: {attested} samples learnt, {owed} owed"
+            case m.RoundJudged(height, attested, owed, screened):
+                said = f"round {height} judged: {attested} samples learnt, {owed} owed"
+                return f"{said}; results screened: {screened}" if screened else said
             case m.EpochEnded(epoch, trained):
                 return f"epoch {epoch} ends{'' if trained else ' before it trained'}"
             case m.CheckpointWanted(_, count, hash_):

@@ -84,6 +84,7 @@ class Learner:
                     f"the model's {name} changes while a share is trained (batch norm does that):"
                     " clients would not stay equal; use a model without such state"
                 )
+        self.method.sketch(worked.payload)
         self.learn([worked.payload], 0)
         self.initialise()
 

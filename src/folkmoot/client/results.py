@@ -165,7 +165,7 @@ class Results:
             self._refuse(result.sender, result.height, reason)
             return False
         self._hold(result, payload)
-        self._tell_machine(c.Arrived(result))
+        self._tell_machine(c.Arrived(result, self.learner.method.sketch(payload)))
         return True
 
     def _refuse(self, sender: bytes, height: int, reason: str) -> None:

@@ -76,7 +76,8 @@ class Training:
             events.ShareTrained(*where, samples, worked.loss, seconds, speed, len(worked.payload))
         )
         metadata = m.WitnessMetadata(float(speed), 0.0, worked.loss, self._evaluations)
-        self._tell_machine(c.Trained(result, speed, metadata))
+        sketch = self.learner.method.sketch(worked.payload)
+        self._tell_machine(c.Trained(result, speed, metadata, sketch))
 
     def learn(self, action: c.Learn) -> Coroutine[Any, Any, None]:
         # The bytes are taken now: by the time it begins they may have been forgotten.

@@ -32,6 +32,8 @@ LEFT_OUT: dict[str, tuple[Any, str]] = {
     "verification_percent": (0, "the program elects no verifiers"),
     "checkpoint_steps": (0, "the program has the model stored between epochs only"),
     "checkpoint_time": (0.0, "the program has the model stored between epochs only"),
+    "screening": (False, "the program keeps no marks"),
+    "ejection_epochs": (10, "the program ejects nobody"),
 }
 _TIMES = {
     "waiting_time": "waiting_for_members_extra_time",

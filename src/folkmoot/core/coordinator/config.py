@@ -53,6 +53,10 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Witnesses of a round; 0 is everyone, up to 32.
     witness_nodes: int = 0
     verification_percent: int = 0
+    # Whether witnesses compare results, and attest none that nobody can have trained.
+    screening: bool = False
+    # For how many epochs a client stays out whose results were screened again and again.
+    ejection_epochs: int = 10
     # A client that is silent for this long has dropped.
     health_check_timeout: float = 60.0
     # Within an epoch the model is stored after so many steps, or so many seconds; 0 is never.
@@ -127,6 +131,8 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
             yield Broken("witness_nodes", f"must be from 0 (everyone) to {MAX_WITNESSES}")
         elif self.witness_nodes > self.min_clients:
             yield Broken("witness_nodes", f"must not exceed min_clients ({self.min_clients})")
+        if not 0 <= self.ejection_epochs < 2**31:
+            yield Broken("ejection_epochs", "must be 0 or more")
         if self.verification_percent != 0:
             yield Broken("verification_percent", "must be 0: every client of a run trains")
 

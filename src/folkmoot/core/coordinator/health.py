@@ -1,5 +1,6 @@
 """Who worked in a round, by what its witnesses saw."""
 
+from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import NamedTuple
@@ -36,14 +37,17 @@ def trainer_healthy_score_by_witnesses(
 class Judgement(NamedTuple):
     """What the witnesses of a round say about the work of one."""
 
-    owed: Share  # samples whose results no quorum saw
+    owed: Share  # samples whose results no quorum would have learnt
     unhealthy: tuple[int, ...]  # places whose results a quorum did not see
+    screened: tuple[int, ...] = ()  # places whose results a quorum saw and would not have learnt
+    learnt: tuple[int, ...] = ()
 
 
 def judge(state: Coordinator, by: Round, work: Round) -> Judgement:
     """Judge the shares of `work` by the witnesses of `by`.
 
-    A result is learnt when a quorum saw it, and its sender is unhealthy when a quorum did not.
+    A result is learnt when a quorum attests it, and its sender is unhealthy when a quorum did not
+    see it. What a witness screened it saw, and does not attest.
     In between the work is owed and nobody is to blame: one witness that lies, or is cut off from
     its peers, cannot have the others removed. Too few witnesses judge nobody.
     """
@@ -53,10 +57,25 @@ def judge(state: Coordinator, by: Round, work: Round) -> Judgement:
         return Judgement(tuple(work.spans), ())
     identities = [state.epoch.clients[place].id for place, _ in shares]
     scores = trainer_healthy_score_by_witnesses(identities, state, by).tolist()
-    rows = list(zip(shares, scores, strict=True))
-    unlearnt = (share for (p, share), score in rows if score < quorum or p in by.void)
-    owed = tuple(span for share in unlearnt for span in share)
-    return Judgement(owed, tuple(sorted(p for (p, _), s in rows if heard - s >= quorum)))
+    refused = Counter(place for witness in by.witnesses for place in witness.screened)
+    saw = {place: _saw_only(state, by, place) for place in refused}
+    rows = [(p, share, s) for (p, share), s in zip(shares, scores, strict=True)]
+    unlearnt = {p for p, _, score in rows if score < quorum or p in by.void}
+    owed = tuple(span for p, share, _ in rows if p in unlearnt for span in share)
+    unhealthy = (p for p, _, s in rows if heard - s - saw.get(p, 0) >= quorum)
+    screened = (p for p, _, _ in rows if p in unlearnt and refused[p] >= quorum)
+    learnt = (p for p, _, _ in rows if p not in unlearnt)
+    return Judgement(owed, *(tuple(sorted(places)) for places in (unhealthy, screened, learnt)))
+
+
+def _saw_only(state: Coordinator, by: Round, place: int) -> int:
+    """How many witnesses screened a place's result and do not attest it as well."""
+    item = bloom.as_rows([participant_item(state.epoch.clients[place].id)])
+    return sum(
+        not bloom.holds(w.participant_bloom, item, state.bloom_shape(by, w.proof.index)).any()
+        for w in by.witnesses
+        if place in w.screened
+    )
 
 
 def agreed_model(state: Coordinator, by: Round) -> bytes | None:

@@ -59,6 +59,10 @@ class WitnessMetadata(msgspec.Struct, frozen=True, array_like=True):
     ] = ()
 
 
+# Results that a witness may screen: more at once is no few liars.
+SCREENED_MAX = 1024
+
+
 class OpportunisticWitness(FromClient, frozen=True, tag=True):
     """A witness of round `height` attests the results of round `height - delay` and its model."""
 
@@ -70,6 +74,8 @@ class OpportunisticWitness(FromClient, frozen=True, tag=True):
     broadcast_merkle: bytes
     model_hash: bytes
     metadata: WitnessMetadata = WitnessMetadata()
+    #: Places, ascending, of clients whose results are here and must not be learnt.
+    screened: Annotated[tuple[int, ...], msgspec.Meta(max_length=SCREENED_MAX)] = ()
 
 
 class OpportunisticCooldown(FromClient, frozen=True, tag=True):
@@ -161,6 +167,10 @@ class Reason(StrEnum):
     NotPausing = "the run is neither paused nor pausing"
     BadConfig = "the configuration breaks a rule"
     Expelled = "its sender was expelled from this run"
+    Ejected = "its sender was ejected for the results it sent, and may come back in a later epoch"
+    WrongScreening = (
+        "the run does not screen, or these are not places of this epoch in ascending order"
+    )
     UnknownClient = "it accuses a client that is not in this epoch"
 
 
@@ -218,6 +228,7 @@ class RoundJudged(Effect, frozen=True, tag=True):
     height: int
     attested: int  # samples
     owed: int  # samples
+    screened: int = 0  # results that a quorum of witnesses would not have learnt
 
 
 class EpochEnded(Effect, frozen=True, tag=True):

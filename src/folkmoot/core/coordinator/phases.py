@@ -19,6 +19,7 @@ from folkmoot.core.coordinator.committee import checkpointers
 from folkmoot.core.coordinator.conditions import agreed, done, ms, nothing_to_store, too_few
 from folkmoot.core.coordinator.health import agreed_model, judge
 from folkmoot.core.coordinator.receive import Effects, remove
+from folkmoot.core.coordinator.standing import weigh
 from folkmoot.core.coordinator.state import (
     STORED_ROUNDS,
     CheckpointSource,
@@ -129,9 +130,10 @@ def _judge(state: Coordinator) -> tuple[Coordinator, Effects]:
         owed=merge((*state.progress.owed, *owed)),
         tokens=state.progress.tokens + learnt * state.run.model.max_seq_len,
     )
-    epoch = replace(state.epoch, judged=Judged(work.height, judgement.unhealthy))
-    settled = m.RoundJudged(work.height, learnt, total(owed))
-    return replace(state, progress=progress, epoch=epoch), (settled,)
+    judged = Judged(work.height, judgement.unhealthy, judgement.screened)
+    state = replace(state, progress=progress, epoch=replace(state.epoch, judged=judged))
+    settled = m.RoundJudged(work.height, learnt, total(owed), len(judgement.screened))
+    return weigh(state, judgement.screened, judgement.learnt), (settled,)
 
 
 def _silent_witnesses(state: Coordinator, enough: bool) -> list[tuple[int, Left]]:

@@ -6,6 +6,7 @@ or the new state with its effects. None of them changes the run's phase: the tab
 
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -15,6 +16,7 @@ from folkmoot.core.coordinator import absence, checkpoints
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.changes import When, changes
 from folkmoot.core.coordinator.messages import Reason
+from folkmoot.core.coordinator.standing import is_out
 from folkmoot.core.coordinator.state import (
     VITAL,
     VITALS_IN_PIECE,
@@ -63,6 +65,8 @@ def join(state: Coordinator, message: m.Join, now: int) -> Received:
         return Reason.Finished
     if message.sender in state.expelled:
         return Reason.Expelled
+    if is_out(state, message.sender):
+        return Reason.Ejected
     if len(message.model_hash) not in (0, HASH_BYTES):
         return Reason.WrongHash
     if len(message.address) > ADDRESS_MAX:
@@ -118,6 +122,7 @@ def witness(state: Coordinator, message: m.OpportunisticWitness, now: int) -> Re
         message.broadcast_bloom,
         message.broadcast_merkle,
         message.model_hash,
+        message.screened,
     )
     state = absence.spoke(state, place)
     current = replace(state.round, witnesses=(*state.round.witnesses, heard))
@@ -145,6 +150,12 @@ def _wrong_content(state: Coordinator, message: m.OpportunisticWitness) -> Reaso
             return Reason.FullBloom
     if {len(message.broadcast_merkle), len(message.model_hash)} != {HASH_BYTES}:
         return Reason.WrongHash
+    places = message.screened
+    if places and not state.run.config.screening:
+        return Reason.WrongScreening
+    rising = all(a < b for a, b in pairwise(places))
+    if places and not (rising and 0 <= places[0] <= places[-1] < clients):
+        return Reason.WrongScreening
     return None
 
 

@@ -53,6 +53,7 @@ class Left(StrEnum):
     Silent = "Silent"
     Unhealthy = "Unhealthy"
     SilentWitness = "SilentWitness"
+    Ejected = "Ejected"  # a quorum of witnesses screened its results again and again
 
 
 class CheckpointSource(StrEnum):
@@ -90,6 +91,14 @@ class Witness(msgspec.Struct, frozen=True, array_like=True):
     broadcast_bloom: bytes
     broadcast_merkle: bytes
     model_hash: bytes
+    screened: tuple[int, ...] = ()  # places whose results came, and are not what somebody trained
+
+
+class Ejection(msgspec.Struct, frozen=True, array_like=True):
+    """A client that may not come back before an epoch."""
+
+    id: bytes
+    until: int
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -138,6 +147,7 @@ class Judged(msgspec.Struct, frozen=True):
 
     height: int
     unhealthy: tuple[int, ...]  # places that had work and whose results a quorum did not see
+    screened: tuple[int, ...] = ()  # places whose results a quorum saw, and would not have learnt
 
 
 class Epoch(msgspec.Struct, frozen=True):
@@ -177,6 +187,8 @@ class Coordinator(msgspec.Struct, frozen=True):
     model_hash: bytes = b""  # of the model that the last quorum agreed on
     pause_wanted: bool = False
     expelled: tuple[bytes, ...] = ()  # clients that may not come back
+    marks: tuple[tuple[bytes, int], ...] = ()  # on clients whose results were screened, by id
+    ejected: tuple[Ejection, ...] = ()
 
     def find(self, identity: bytes) -> int | None:
         """The place of a client that is in this epoch, or was."""

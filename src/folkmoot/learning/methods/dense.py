@@ -18,6 +18,7 @@ from folkmoot.learning.methods.dense_wire import DenseWire
 from folkmoot.learning.methods.flat_parameters import FlatParameters
 from folkmoot.learning.methods.influence import bounded_mean
 from folkmoot.learning.methods.protocol import Closure, Contribution, Refusal, refuse_bad
+from folkmoot.learning.methods.sketch import of_values
 
 
 class DenseMethod:
@@ -59,6 +60,9 @@ class DenseMethod:
 
     def check(self, payload: bytes) -> Refusal | None:
         return self.wire.check(payload)
+
+    def sketch(self, payload: bytes) -> bytes:
+        return of_values(None, self.wire.unpack(payload).numpy())
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         if self.adam is not None:

@@ -19,6 +19,7 @@ from folkmoot.learning.methods.flat_parameters import FlatParameters
 from folkmoot.learning.methods.influence import bounded_mean
 from folkmoot.learning.methods.local_steps import LocalSteps
 from folkmoot.learning.methods.protocol import Closure, Contribution, Refusal, refuse_bad
+from folkmoot.learning.methods.sketch import of_values
 
 
 class DiLoCoMethod:
@@ -51,6 +52,9 @@ class DiLoCoMethod:
 
     def check(self, payload: bytes) -> Refusal | None:
         return self.wire.check(payload)
+
+    def sketch(self, payload: bytes) -> bytes:
+        return of_values(None, self.wire.unpack(payload).numpy())
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         return {"shared.momentum": self.momentum, **self.local.state()}

@@ -25,6 +25,7 @@ from folkmoot.learning.methods.protocol import (
     has_own_state,
     refuse_bad,
 )
+from folkmoot.learning.methods.sketch import of_values
 from folkmoot.learning.methods.sparse_wire import SparseWire
 
 
@@ -80,6 +81,9 @@ class SparseLoCoMethod:
 
     def check(self, payload: bytes) -> Refusal | None:
         return self.wire.check(payload)
+
+    def sketch(self, payload: bytes) -> bytes:
+        return of_values(*(x.numpy() for x in self.wire.unpack(payload)))
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         sent = torch.frombuffer(bytearray(self.sent), dtype=torch.uint8) if self.sent else None

@@ -28,6 +28,7 @@ class ResultPublished(Fact, frozen=True, tag=True):
     height: int
     trainer: bytes
     commitment: bytes
+    nonsense: bool = False  # whether it is not what somebody trained
 
 
 class ModelLearnt(Fact, frozen=True, tag=True):
@@ -68,6 +69,7 @@ class Verdict(NamedTuple):
     attested: int  # masks
     owed: int
     unhealthy: frozenset[int]  # places
+    screened: frozenset[int]
 
 
 class Books:
@@ -99,6 +101,7 @@ class RunAudit(Audit[Run, Coordinator]):
         super().__init__(config, only)
         self.books = Books(config.model.start)
         self.published: Published = {}
+        self.nonsense: set[bytes] = set()  # clients that sent some
         self.models = {reference.GENESIS: ToyModel(reference.GENESIS, 0)}
         self.canonical: dict[tuple[int, int], ToyModel] = {}
         self.stored: dict[str, ToyModel] = {}
@@ -128,6 +131,8 @@ class RunAudit(Audit[Run, Coordinator]):
             claims = round_.setdefault(fact.trainer, [])
             if fact.commitment not in claims:
                 claims.append(fact.commitment)
+            if fact.nonsense:
+                self.nonsense.add(fact.trainer)
         elif isinstance(fact, ModelStored):
             self.stored[fact.location] = ToyModel(fact.model_hash, int(fact.samples, 16))
         elif isinstance(fact, GaveUp):
@@ -213,8 +218,22 @@ class RunAudit(Audit[Run, Coordinator]):
             for span in share
             if votes[place] >= quorum and place not in by.void
         )
-        unhealthy = frozenset(p for p, seen in votes.items() if heard - seen >= quorum)
+        screeners = {place: reference.screeners(by, place) for place, _ in rows}
+        saw = {
+            p: {w.proof.index for w in by.witnesses if reference.vote(state, by, w, p)}
+            | screeners[p]
+            for p, _ in rows
+        }
+        unhealthy = frozenset(p for p, _ in rows if heard - len(saw[p]) >= quorum)
+        screened = frozenset(
+            p
+            for p, _ in rows
+            if len(screeners[p]) >= quorum and (votes[p] < quorum or p in by.void)
+        )
+        if heard < quorum:
+            screened = frozenset()
         self.unhealthy = unhealthy
         self.books.in_flight.pop(work.height, None)
         self.books.learnt |= attested
-        return Verdict(work.height, attested, reference.mask(work.spans) & ~attested, unhealthy)
+        owed = reference.mask(work.spans) & ~attested
+        return Verdict(work.height, attested, owed, unhealthy, screened)

@@ -29,6 +29,7 @@ from folkmoot.simulate.run.audit import (
     ToyModel,
 )
 from folkmoot.simulate.run.coordinator import RunCoordinator
+from folkmoot.simulate.run.directions import direction
 from folkmoot.simulate.run.reference import GENESIS, learn, mask
 
 WATCH = 1500  # milliseconds between two looks at the state, when nothing is told
@@ -119,7 +120,8 @@ class ClientNode(Node):
             case c.Tell(result):
                 self.gossip(result, self.roster())
             case c.Fetch(result):
-                self.happen(c.Arrived(result))  # in these worlds bytes travel with their offer
+                # In these worlds bytes travel with their offer.
+                self.happen(c.Arrived(result, self.peers[result.sender].sketch(result)))
             case c.Ask():
                 for peer in (self.peers[identity] for identity in self.roster()):
                     self.network.send(self, peer, peer.asked_results, self, effect)
@@ -217,14 +219,21 @@ class ClientNode(Node):
 
     def _trained(self, result: Result) -> None:
         if result.epoch > self.stopped and (result.epoch, result.height) not in self.abandoned:
-            self.happen(c.Trained(result, int(1000 / self.sample_time)))
+            speed = int(1000 / self.sample_time)
+            self.happen(c.Trained(result, speed, sketch=self.sketch(result)))
+
+    def sketch(self, result: Result) -> bytes:
+        """What stands for the direction of one of our results."""
+        return direction("all", result)
 
     def gossip(self, result: Result, to: list[bytes]) -> None:
-        self.audit.tell(
-            ResultPublished(result.epoch, result.height, result.sender, result.commitment)
-        )
+        about = (result.epoch, result.height, result.sender, result.commitment)
+        self.audit.tell(ResultPublished(*about, self.sends_nonsense(result)))
         for peer in (self.peers[identity] for identity in to):
             self.network.send(self, peer, peer.hear, result)
+
+    def sends_nonsense(self, result: Result) -> bool:
+        return False
 
     def roster(self) -> list[bytes]:
         """The other clients of the epoch."""

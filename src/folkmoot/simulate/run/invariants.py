@@ -110,6 +110,14 @@ def only_who_spoke_twice_is_expelled(audit: RunAudit, step: RunStep) -> Problems
             yield f"{short(identity)} is expelled"
 
 
+def only_nonsense_is_screened(audit: RunAudit, step: RunStep) -> Problems:
+    """No quorum screens, and nobody is ejected, who sent only what it trained."""
+    marked = {identity for identity, _ in step.after.marks}
+    out = {ejection.id for ejection in step.after.ejected}
+    for identity in (marked | out) - audit.nonsense:
+        yield f"{short(identity)} was screened"
+
+
 def time_goes_forward(audit: RunAudit, step: RunStep) -> Problems:
     """Epoch and height never go back; steps only when the run says that it rewound."""
     before, after = step.before, step.after
@@ -162,7 +170,8 @@ def rounds_are_judged_by_their_witnesses(audit: RunAudit, step: RunStep) -> Prob
         if said:
             yield f"judged {said} for no reason"
         return
-    expected = m.RoundJudged(verdict.height, verdict.attested.bit_count(), verdict.owed.bit_count())
+    counts = verdict.attested.bit_count(), verdict.owed.bit_count(), len(verdict.screened)
+    expected = m.RoundJudged(verdict.height, *counts)
     if said != [expected]:
         yield f"said {said} instead of {expected}"
     judged = step.after.epoch.judged
@@ -305,11 +314,13 @@ INVARIANTS: tuple[Invariant, ...] = (
     only_idle_clients_are_unhealthy,
     only_whom_a_quorum_cannot_reach_is_gone,
     only_who_spoke_twice_is_expelled,
+    only_nonsense_is_screened,
     nobody_vanishes,
 )
 NEED_THE_WORLD = frozenset(
     (
         "only_who_spoke_twice_is_expelled",
+        "only_nonsense_is_screened",
         "honest_models_are_equal",
         "agreed_models_are_honest",
         "a_run_hands_on_what_it_counted",

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from folkmoot.core import bloom
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.client import messages as c
+from folkmoot.core.coordinator.client.ledger import Result
 from folkmoot.core.coordinator.health import participant_item
 from folkmoot.core.coordinator.receive import member
 from folkmoot.core.coordinator.state import Coordinator, Phase, Round
@@ -22,6 +23,7 @@ from folkmoot.simulate.run import reference
 from folkmoot.simulate.run.audit import ModelStored, ToyModel
 from folkmoot.simulate.run.client import ClientNode
 from folkmoot.simulate.run.committees import witnesses
+from folkmoot.simulate.run.directions import direction
 
 WITNESS_LIES = (
     "claims everyone worked",
@@ -32,6 +34,7 @@ WITNESS_LIES = (
     "speaks of another round",
     "proves twice",
     "claims to be elected",
+    "screens the honest",
 )
 OTHER_LIES = (
     "equivocates",
@@ -44,6 +47,7 @@ OTHER_LIES = (
     "reports a checkpoint that is not there",
     "spoofs senders",
     "claims to be fast",
+    "sends nonsense",
 )
 WRONG_MODEL = sha256(b"a model that the liars made up").digest()
 
@@ -60,6 +64,19 @@ class LyingClient(ClientNode):
             *random.sample(WITNESS_LIES, random.randint(1, 4)),
             *random.sample(OTHER_LIES, random.randint(2, 5)),
         }
+
+    def sends_nonsense(self, result: Result) -> bool:
+        """Whatever it sends in an epoch, or nothing. One liar at a time: two of four results would
+        outvote the rest, which no comparison of them can help."""
+        state = self.client.shown
+        liars = [x for x in self.peers.values() if isinstance(x, LyingClient)]
+        if "sends nonsense" not in self.lies or liars[0] is not self or state is None:
+            return False
+        return not self.retired
+
+    def sketch(self, result: Result) -> bytes:
+        toward = ("against", "nowhere")[self.id[0] % 2] if self.sends_nonsense(result) else "all"
+        return direction(toward, result)
 
     def lie(self, name: str) -> bool:
         return name in self.lies and not self.retired and self.loop.chance(0.7)
@@ -117,6 +134,11 @@ class LyingClient(ClientNode):
         if self.lie("claims nobody worked"):
             nothing = bytes(shape.bits // 8)
             truth = replace(truth, participant_bloom=nothing, broadcast_bloom=nothing)
+        if self.lie("screens the honest"):
+            places = range(len(state.epoch.clients))
+            truth = replace(truth, screened=tuple(random.sample(places, len(places) // 2)))
+            self.submit(truth)  # in no order; a moment later as it should be
+            truth = replace(truth, screened=tuple(sorted(truth.screened)))
         if self.lie("names a wrong model"):
             truth = replace(truth, model_hash=WRONG_MODEL)
         if self.lie("proves twice"):

@@ -87,6 +87,13 @@ def _one_is_enough(state: Coordinator, by: Any, work: Any) -> Any:
     return judgement._replace(owed=owed)
 
 
+def _one_may_screen(state: Coordinator, by: Any, work: Any) -> Any:
+    """A client gets marks when a single witness screens its result."""
+    judgement = health.judge(state, by, work)
+    named = sorted({place for witness in by.witnesses for place in witness.screened})
+    return judgement._replace(screened=tuple(named))
+
+
 def _agreed_early(state: Coordinator) -> bool:
     return state.epoch.agreed_height == state.round.height
 
@@ -101,6 +108,7 @@ MUTANTS: Mutants = {
     "draining rounds use up data": ((phases.ENTER, Phase.RoundTrain, _advance_in_drain),),
     "owed samples are dropped": ((phases, "merge", lambda spans: ()),),
     "a result is learnt when one witness saw it": ((phases, "judge", _one_is_enough),),
+    "one witness has results screened": ((phases, "judge", _one_may_screen),),
     "anyone may speak for an elected witness": ((receive, "_wrong_place", _any_index),),
     "a proof sent twice counts twice": ((receive, "_wrong_place", _count_twice),),
     "removal moves the others up": (

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 
 from folkmoot.core.coordinator.assignment import Span
-from folkmoot.core.coordinator.state import Coordinator, Round
+from folkmoot.core.coordinator.state import Coordinator, Round, Witness
 
 GENESIS = sha256(b"the model that everyone initialises from the run's seed").digest()
 _MASK = (1 << 64) - 1
@@ -46,18 +46,22 @@ def contains(bits: int, size: int, keys: Iterable[int], item: bytes) -> bool:
     return True
 
 
+def vote(state: Coordinator, by: Round, witness: Witness, place: int) -> bool:
+    """Whether a witness of `by` says that the client at a place delivered."""
+    bits = int.from_bytes(witness.participant_bloom, "little")
+    size = len(witness.participant_bloom) * 8
+    item = sha256(state.epoch.clients[place].id).digest()[:8]
+    return contains(bits, size, filter_keys(by.seed, witness.proof.index), item)
+
+
 def votes(state: Coordinator, by: Round, places: Iterable[int]) -> dict[int, int]:
     """For each place, how many witnesses of `by` say that its client delivered."""
-    filters = []
-    for witness in by.witnesses:
-        bits = int.from_bytes(witness.participant_bloom, "little")
-        size = len(witness.participant_bloom) * 8
-        filters.append((bits, size, filter_keys(by.seed, witness.proof.index)))
-    counted = {}
-    for place in places:
-        item = sha256(state.epoch.clients[place].id).digest()[:8]
-        counted[place] = sum(contains(*one, item) for one in filters)
-    return counted
+    return {p: sum(vote(state, by, witness, p) for witness in by.witnesses) for p in places}
+
+
+def screeners(by: Round, place: int) -> set[int]:
+    """The roster indices of the witnesses that would not have a place's result learnt."""
+    return {witness.proof.index for witness in by.witnesses if place in witness.screened}
 
 
 def learn(model: bytes, commitments: Iterable[bytes]) -> bytes:

@@ -42,6 +42,7 @@ def draw_run(loop: Loop, clients: int, honest: int) -> Run:
         health_check_timeout=random.choice((4.0, 8.0)),
         delay=random.choice((0, 1, 1, 2)),
         work_by_speed=random.random() < 0.7,
+        screening=True,
     )
     checkpoint = random.choice(("", "mem://run", "mem://run"))
     return Run(run_id="world", config=config, model=Model(max_seq_len=8, checkpoint=checkpoint))

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from folkmoot.core import bloom
 from folkmoot.core.coordinator.assignment import Share
+from folkmoot.core.coordinator.client.screening import Arrival
 from folkmoot.core.coordinator.commitment import (
     count_votes,
     select_consensus_commitment_by_witnesses,
@@ -91,6 +92,8 @@ class Ledger:
         #: Whose result each commitment is that arrived so. It binds the samples, so it is one
         #: sender's only: whoever else names it has copied it.
         self.sound: dict[bytes, bytes] = {}
+        #: By commitment, what stands for the direction of a result that arrived.
+        self.sketches: dict[bytes, bytes] = {}
 
     def contradicts(self, result: Result) -> bool:
         """Whether its sender told of another result for the same share."""
@@ -107,8 +110,9 @@ class Ledger:
         offers[result.commitment] = result
         return True
 
-    def arrived(self, result: Result) -> None:
+    def arrived(self, result: Result, sketch: bytes = b"") -> None:
         """The bytes of a result are here, and are what was committed to."""
+        self.sketches[result.commitment] = sketch
         self.offers.setdefault(result.sender, {})[result.commitment] = result
         self.sound[result.commitment] = result.sender
         self.first.setdefault(result.sender, result.commitment)
@@ -117,6 +121,13 @@ class Ledger:
         """What a sender offered, without what it copied from others."""
         offers = self.offers.get(sender, {})
         return {c: offer for c, offer in offers.items() if self.sound.get(c, sender) == sender}
+
+    def arrivals(self) -> list[Arrival]:
+        """The first sound result of each sender, in the order in which they came."""
+        return [
+            Arrival(sender, self.offers[sender][name].blob, self.sketches.get(name, b""))
+            for sender, name in self.first.items()
+        ]
 
     @property
     def complete(self) -> bool:

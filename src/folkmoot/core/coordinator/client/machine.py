@@ -113,18 +113,18 @@ def _note(client: ClientState, event: c.Event) -> Iterator[Effect]:
     match event:
         case c.Saw(state):
             yield from _saw(client, state)
-        case c.Trained(result, speed, metadata):
+        case c.Trained(result, speed, metadata, sketch):
             client.speed, client.metadata = speed, metadata
             # What we told before we were started again stands: nobody may tell of two.
-            if not client.told_another(result) and client.arrived(result):
+            if not client.told_another(result) and client.arrived(result, sketch):
                 yield c.Tell(result)
                 yield from _evaluate(client, result)
         case c.Offered(result):
             client.heard(result.sender)
             yield from _offered(client, result)
-        case c.Arrived(result):
+        case c.Arrived(result, sketch):
             client.heard(result.sender)
-            client.arrived(result)
+            client.arrived(result, sketch)
         case c.Unreachable(peers):
             client.unreachable = peers[: m.UNREACHABLE_MAX]
         case c.Heard(peer):
@@ -349,14 +349,28 @@ def _attest(client: ClientState, state: Coordinator, now: int) -> Iterator[Effec
     ledger = client.ledgers.get(current.height - state.run.config.delay)
     if state.phase is RunPhase.RoundTrain and not _may_attest(client, state, ledger, now):
         return
+    if ledger is not None and state.run.config.screening:
+        _screen(client, ledger)
     proof = state.committee(current).get_witness(index)
     if not proof.witness:
         return
     client.attested = current.height
     waiting.note_pace(client, state, ledger, now)
-    seen = attest(ledger.first if ledger else {}, state.bloom_shape(current, index))
-    said = (proof, *seen, client.model_hash, client.metadata)
+    screened, first = client.screened, ledger.first if ledger else {}
+    fine = {sender: name for sender, name in first.items() if sender not in screened}
+    seen = attest(fine, state.bloom_shape(current, index))
+    places = (state.find(sender) for sender in first if sender in screened)
+    named = tuple(sorted(place for place in places if place is not None))[: m.SCREENED_MAX]
+    said = (proof, *seen, client.model_hash, client.metadata, named)
     yield c.Submit(m.OpportunisticWitness(client.id, client.epoch, current.height, *said))
+
+
+def _screen(client: ClientState, ledger: Ledger) -> None:
+    """Compare the results of a round, once; also who is no witness, for when it is one."""
+    where = (client.epoch, ledger.height)
+    if client.screening.height < where:
+        found = client.screening.judge(where, ledger.step, ledger.arrivals(), ledger.shares)
+        client.screened = found
 
 
 def _may_attest(client: ClientState, state: Coordinator, ledger: Ledger | None, now: int) -> bool:

@@ -55,6 +55,7 @@ class Trained(Event, frozen=True, tag=True):
     result: Result
     tokens_per_second: int = 0
     metadata: m.WitnessMetadata = m.WitnessMetadata()
+    sketch: bytes = b""
 
 
 class NotTrained(RoundEvent, frozen=True, tag=True):
@@ -68,9 +69,10 @@ class Offered(Event, frozen=True, tag=True):
 
 
 class Arrived(Event, frozen=True, tag=True):
-    """The bytes of a result are here and pass every check."""
+    """The bytes of a result are here and pass every check; `sketch` stands for their direction."""
 
     result: Result
+    sketch: bytes = b""
 
 
 class Learnt(RoundEvent, frozen=True, tag=True):

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.client.ledger import Ledger, Result
+from folkmoot.core.coordinator.client.screening import Screening
 from folkmoot.core.coordinator.state import Coordinator
 
 
@@ -40,6 +41,7 @@ class ClientState:
         self.not_loaded = 0  # how often in a row
         self.join_after = 0
         self.next_sign = 0
+        self.screening = Screening()
         self.turn = (-1, -1)  # epoch and round that we saw last
         self.turn_began = 0
         self.begin(-1)
@@ -62,6 +64,7 @@ class ClientState:
         #: What we told the run last: epoch and height, who is gone, who told of two results.
         self.called: tuple[tuple[int, int], set[bytes], set[bytes]] = ((-1, -1), set(), set())
         self.equivocated: set[bytes] = set()  # who told of two results for one share
+        self.screened: frozenset[bytes] = frozenset()  # whose results we would not have learnt
         self.elected: tuple[tuple[int, bool, int, int], dict[bytes, int]] = ((-1, False, 0, 0), {})
         self.ask_after = 0
         self.asked = 0  # how often for the results that the next round needs
@@ -79,10 +82,10 @@ class ClientState:
         ledger = self.ledger(result)
         return bool(ledger and ledger.told.get(self.id, result.commitment) != result.commitment)
 
-    def arrived(self, result: Result) -> bool:
+    def arrived(self, result: Result, sketch: bytes = b"") -> bool:
         """Note a result whose bytes are here; False when nobody awaits it."""
         ledger = self.ledger(result)
         if ledger is None or result.sender not in ledger.shares:
             return False
-        ledger.arrived(result)
+        ledger.arrived(result, sketch)
         return True

@@ -70,6 +70,9 @@ class Backend(Protocol):
     def check_body(self, plan: Plan, payload: bytes) -> Refusal | None:
         """Why a payload that passed `check_frame` cannot be applied, if so."""
 
+    def sketch(self, plan: Plan, payload: bytes) -> bytes:
+        """The sketch (methods/sketch.py) of a payload that passed every check."""
+
     def parallel_map(self, work: Callable[[T], R], things: Sequence[T]) -> Iterable[R]:
         """As `map`, in threads where the backend has use for them."""
 

@@ -139,6 +139,9 @@ class DistroMethod:
         refusal = check_frame(payload, header, self.payload_size)
         return refusal or self.backend.check_body(self.plan, payload)
 
+    def sketch(self, payload: bytes) -> bytes:
+        return self.backend.sketch(self.plan, payload)
+
     def state_dict(self) -> dict[str, torch.Tensor]:
         state = {"shared.applied": torch.tensor(self.applied)}
         if self.second is not None:

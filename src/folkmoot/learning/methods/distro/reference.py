@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
+from folkmoot.learning.methods import sketch as sketching
 from folkmoot.learning.methods.bfloat16 import Floats
 from folkmoot.learning.methods.distro import wire
 from folkmoot.learning.methods.distro.backup import LOW_BYTE, WeightBackup
@@ -148,6 +149,20 @@ def apply(
         scale = None if rms is None else rms[g.first : g.first + g.count].view(-1, 1, 1)
         u = x if s.treatment == ORTHOGONAL else treat(s, x, held, scale)
         scatter(plan, weights, number, gather(plan, weights, number) * s.decay - u * s.lr)
+
+
+def sketch(plan: Plan, payload: bytes) -> bytes:
+    index, value = wire.unpack(plan, payload)
+    scaled = _same_energy(plan, value, 1)
+    sums, squares = sketching.empty_sums(), 0.0
+    for g in plan.groups:
+        where = slice(g.entry, g.entry + g.count * g.k)
+        first = g.start + np.arange(g.count).reshape(-1, 1) * g.size
+        place = (first + index[where].reshape(g.count, g.k)).reshape(-1)
+        sketching.add(sums, place, scaled[where])
+        by_chunk = value[where].reshape(g.count, g.k).astype(np.float64) ** 2
+        squares += float(np.cumsum(np.cumsum(by_chunk, axis=1)[:, -1])[-1])
+    return sketching.encode(sums, squares)
 
 
 def _same_energy(plan: Plan, value: Floats, weight: int) -> Floats:

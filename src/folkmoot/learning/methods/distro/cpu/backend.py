@@ -22,6 +22,7 @@ from folkmoot.learning.methods.distro.backup import LOW_BYTE, WeightBackup
 from folkmoot.learning.methods.distro.cpu import chunk_dct, kernels
 from folkmoot.learning.methods.distro.cpu.packing import check_body as check_body
 from folkmoot.learning.methods.distro.cpu.packing import pack as pack
+from folkmoot.learning.methods.distro.cpu.sketch import sketch as sketch
 from folkmoot.learning.methods.distro.orthogonal import largest_integer, output_factors
 from folkmoot.learning.methods.distro.plan import Group, Plan
 from folkmoot.learning.methods.distro.treatment import NORM, Stepping, inverse_rms

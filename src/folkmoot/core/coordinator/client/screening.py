@@ -1,0 +1,191 @@
+"""Which results of a round are not what somebody trained: found by comparing them with each other.
+
+Everybody decodes the same payloads, and each comes with a sketch: a short vector whose cosine with
+another is that of the payloads. So all witnesses that hold the same results come to the same
+conclusions, by these rules, and attest none of what they screen:
+
+- **Copies.** Two results of a round, or one and its sender's earlier ones, that are far more alike
+  than results of this round are: eight times nearer than the median pair. Of two, the later counts
+  as the copy; whoever copies must have heard it first.
+- **Energy.** More than 16 times the median, or none at all.
+- **Direction.** A client's alignment is the median of its cosines with the others' results, which
+  liars that are fewer than half cannot move, however much they agree. Compared with the median
+  alignment of all: below minus a half is opposed to everybody, at once; less than a quarter over
+  several rounds is unrelated to what everybody learns. A smaller share is noisier, and less is
+  asked of it. Where honest results hardly agree themselves, nothing is concluded.
+
+With fewer than three results there is no majority to compare with. Nobody is blamed for one
+screened result; `standing.py` has what follows from many.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folkmoot.core.coordinator.assignment import Share, total
+
+SUMS = 4096
+SKETCH_BYTES = 4 + 2 * SUMS
+# How much nearer than the median pair two results are that count as one.
+NEARER = 8
+LOUDEST = 16.0
+# Alignments are compared where their median is more than the noise of sketches (1/64).
+FAINTEST = 0.05
+OPPOSED, UNRELATED = -0.5, 0.25
+# Rounds over which an alignment is averaged, and how many of them it takes.
+WINDOW, ENOUGH = 8, 4
+# Earlier results of each sender that its next one is compared with; by their names, many more.
+SKETCHES_KEPT, NAMES_KEPT = 4, 64
+# In a large round everybody is compared with so many.
+COMPARED = 64
+Rows = NDArray[np.float32]
+
+
+class Seen:
+    """What is remembered of one sender."""
+
+    def __init__(self) -> None:
+        self.alignments: deque[float] = deque(maxlen=WINDOW)
+        self.sketches: deque[Rows] = deque(maxlen=SKETCHES_KEPT)
+        self.names: deque[bytes] = deque(maxlen=NAMES_KEPT)
+
+    def anew(self) -> "Seen":
+        """Without what it sent; how well it was aligned is remembered."""
+        fresh = Seen()
+        fresh.alignments = self.alignments
+        return fresh
+
+
+class Arrival:
+    """A result as it is compared: the name of its bytes, and its sketch if the method makes one."""
+
+    def __init__(self, sender: bytes, name: bytes, sketch: bytes) -> None:
+        self.sender, self.name = sender, name
+        self.sketched = len(sketch) == SKETCH_BYTES
+        self.energy = float(np.frombuffer(sketch[:4], "<f4")[0]) if self.sketched else 0.0
+        self.unit = _unit(sketch) if self.sketched else np.zeros(SUMS, np.float32)
+
+
+def _unit(sketch: bytes) -> Rows:
+    sums = np.frombuffer(sketch, "<i2", offset=4).astype(np.float32)
+    length = np.sqrt(np.float32((sums * sums).sum(dtype=np.float64)))
+    return sums / length if length else sums
+
+
+class Screening:
+    """The memory of one client, and what it concludes from it round by round."""
+
+    def __init__(self) -> None:
+        self.height = (-1, -1)  # epoch and height of the round that was judged last
+        self._step = -1  # and its step
+        self._seen: dict[bytes, Seen] = {}
+
+    def judge(
+        self,
+        where: tuple[int, int],
+        step: int,
+        arrivals: list[Arrival],
+        shares: Mapping[bytes, Share],
+    ) -> frozenset[bytes]:
+        """The senders of a round whose results are screened; `arrivals` in the order they came."""
+        if not shares:
+            return frozenset()
+        if step <= self._step:
+            # The run went back to an earlier model: the same work may give the same results again.
+            self._seen = {sender: seen.anew() for sender, seen in self._seen.items()}
+        self.height, self._step = where, step
+        if len(arrivals) < 3:
+            return frozenset()
+        screened = self._repeated(arrivals)
+        told = [a for a in arrivals if a.sketched]
+        if len(told) >= 3:
+            screened |= self._compared(told, shares)
+        self._remember(arrivals, len(shares))
+        return frozenset(screened)
+
+    def _repeated(self, arrivals: list[Arrival]) -> set[bytes]:
+        """Whose bytes are another's, or its own of an earlier round. Where most are equal, as those
+        of a model that learns nothing are, it is no sign."""
+        first: dict[bytes, bytes] = {}
+        for a in arrivals:
+            first.setdefault(a.name, a.sender)
+        if 2 * len(first) <= len(arrivals):
+            return set()
+        again = {a.sender for a in arrivals if first[a.name] != a.sender}
+        return again | {a.sender for a in arrivals if a.name in self._of(a.sender).names}
+
+    def _compared(self, told: list[Arrival], shares: Mapping[bytes, Share]) -> set[bytes]:
+        units = np.stack([a.unit for a in told])
+        others = np.linspace(0, len(told) - 1, min(len(told), COMPARED)).astype(int)
+        cosines = units @ units[others].T
+        same = others[None, :] == np.arange(len(told))[:, None]
+        near = 1 - (1 - float(np.median(cosines[~same]))) / NEARER
+        earlier = others[None, :] < np.arange(len(told))[:, None]
+        copies = ((cosines > near) & earlier).any(axis=1)
+        copies |= np.array([self._said_before(a, near) for a in told])
+        return {
+            told[i].sender
+            for i in np.flatnonzero(
+                copies | _loud(told) | self._astray(told, cosines, same, copies[others], shares)
+            )
+        }
+
+    def _said_before(self, a: Arrival, near: float) -> bool:
+        return any(float(a.unit @ old) > near for old in self._of(a.sender).sketches)
+
+    def _astray(
+        self,
+        told: list[Arrival],
+        cosines: Rows,
+        same: NDArray[np.bool_],
+        copies: NDArray[np.bool_],
+        shares: Mapping[bytes, Share],
+    ) -> NDArray[np.bool_]:
+        """Whose direction is not everybody's; copies are not asked."""
+        astray = np.zeros(len(told), bool)
+        usable = ~same & ~copies[None, :]
+        if usable.sum(axis=1).min() < 2:
+            return astray
+        aligned = np.array(
+            [_upper_median(row[use]) for row, use in zip(cosines, usable, strict=True)]
+        )
+        common = float(np.median(aligned))
+        if common < FAINTEST:
+            return astray
+        samples = [total(shares[a.sender]) for a in told]
+        usual = float(np.median(samples))
+        for i, a in enumerate(told):
+            relative = min(max(float(aligned[i]) / common, -2.0), 2.0)
+            window = self._of(a.sender).alignments
+            window.append(relative)
+            asked = UNRELATED * min(1.0, float(np.sqrt(samples[i] / usual)))
+            unrelated = len(window) >= ENOUGH and sum(window) / len(window) < asked
+            astray[i] = relative < OPPOSED or unrelated
+        return astray
+
+    def _of(self, sender: bytes) -> Seen:
+        return self._seen.setdefault(sender, Seen())
+
+    def _remember(self, arrivals: list[Arrival], clients: int) -> None:
+        for a in arrivals:
+            seen = self._seen.pop(a.sender, None) or Seen()
+            seen.names.append(a.name)
+            if a.sketched:
+                seen.sketches.append(a.unit)
+            self._seen[a.sender] = seen  # the last heard are the last forgotten
+        while len(self._seen) > 2 * clients + len(arrivals):
+            del self._seen[next(iter(self._seen))]
+
+
+def _loud(told: list[Arrival]) -> NDArray[np.bool_]:
+    energies = np.array([a.energy for a in told])
+    usual = float(np.sort(energies)[(len(energies) - 1) // 2])
+    # Written so that what is not a number is too loud.
+    loud: NDArray[np.bool_] = ~(energies <= LOUDEST * usual) | ((energies == 0) & (usual > 0))
+    return loud
+
+
+def _upper_median(values: Rows) -> float:
+    return float(np.sort(values)[len(values) // 2])

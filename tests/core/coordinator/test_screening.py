@@ -1,0 +1,159 @@
+"""What witnesses screen: results that are not what somebody trained, and no others."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from folkmoot.core.coordinator.assignment import Span
+from folkmoot.core.coordinator.client.ledger import Result
+from folkmoot.core.coordinator.client.screening import (
+    ENOUGH,
+    SKETCHES_KEPT,
+    SUMS,
+    Arrival,
+    Screening,
+)
+from folkmoot.simulate.run.directions import direction
+
+Make = Callable[[int, int], bytes]  # a sketch for a client and a round
+
+
+def who(client: int) -> bytes:
+    return bytes([client]) * 32
+
+
+def toward(where: str) -> Make:
+    def make(client: int, height: int) -> bytes:
+        name = bytes([client, height % 256]) * 16
+        return direction(where, Result(0, height, who(client), name, name, 1))
+
+    return make
+
+
+honest = toward("all")
+
+
+class Rounds:
+    """Rounds of some clients as one witness sees them; `lies` say how some of them cheat."""
+
+    def __init__(self, clients: int, lies: dict[int, Make] | None = None) -> None:
+        self.clients, self.lies = clients, lies or {}
+        self.screening, self.height = Screening(), 0
+        self.samples = dict.fromkeys(range(clients), 8)
+
+    def play(self, order: list[int] | None = None) -> set[int]:
+        order = order or list(range(self.clients))
+        sketches = {c: self.lies.get(c, honest)(c, self.height) for c in order}
+        arrivals = [Arrival(who(c), sketches[c][:64], sketches[c]) for c in order]
+        shares = {who(c): (Span(0, n),) for c, n in self.samples.items()}
+        found = self.screening.judge((0, self.height), self.height, arrivals, shares)
+        self.height += 1
+        return {c for c in order if who(c) in found}
+
+    def first_screened(self, client: int, rounds: int = 12) -> int:
+        """In which round, from 1; nobody else ever."""
+        for number in range(1, rounds + 1):
+            screened = self.play()
+            assert screened <= self.lies.keys()
+            if client in screened:
+                return number
+        raise AssertionError(f"{client} was not screened in {rounds} rounds")
+
+
+@pytest.mark.parametrize("clients", [2, 3, 4, 10])
+def test_honest_clients_are_never_screened(clients: int) -> None:
+    rounds = Rounds(clients)
+    assert all(rounds.play() == set() for _ in range(100))
+
+
+@pytest.mark.parametrize(("clients", "liars"), [(3, 1), (4, 1), (8, 2), (10, 3)])
+def test_who_goes_against_all_is_screened_at_once_however_many_agree(
+    clients: int, liars: int
+) -> None:
+    rounds = Rounds(clients, dict.fromkeys(range(liars), toward("against")))
+    assert all(rounds.play() == set(range(liars)) for _ in range(5))
+
+
+def test_who_goes_nowhere_is_screened_after_some_rounds() -> None:
+    rounds = Rounds(4, {2: toward("nowhere")})
+    assert rounds.first_screened(2) == ENOUGH
+    assert all(rounds.play() == {2} for _ in range(5))
+
+
+def test_colluders_that_agree_with_each_other_do_not_become_the_majority() -> None:
+    """Their results are nearer to each other than honest ones, and not near enough for copies."""
+
+    def together(client: int, height: int) -> bytes:
+        common = np.random.default_rng(height).standard_normal(SUMS)
+        sums = common + np.random.default_rng((height, client)).standard_normal(SUMS)
+        return np.float32(1).tobytes() + np.rint(sums * 5000).astype("<i2").tobytes()
+
+    rounds = Rounds(10, dict.fromkeys((1, 4, 7), together))
+    assert [rounds.play() for _ in range(ENOUGH)][-1] == {1, 4, 7}
+
+
+def test_a_copy_of_anothers_is_screened_and_the_first_to_come_is_not() -> None:
+    rounds = Rounds(4, {3: lambda _, height: honest(1, height)})
+    assert rounds.play([0, 1, 3, 2]) == {3}
+    assert rounds.play([3, 0, 1, 2]) == {1}  # whoever heard them so is a witness alone
+
+
+@pytest.mark.parametrize("age", [1, SKETCHES_KEPT])
+def test_ones_own_earlier_result_is_screened(age: int) -> None:
+    rounds = Rounds(
+        4, {2: lambda client, height: honest(client, height if height < 5 else height - age)}
+    )
+    played = [rounds.play() for _ in range(6)]
+    assert played[:5] == [set()] * 5
+    assert played[5] == {2}
+
+
+def test_a_constant_direction_is_screened() -> None:
+    rounds = Rounds(4, {0: lambda client, _: honest(client, 77)})
+    assert rounds.first_screened(0) == 2
+
+
+@pytest.mark.parametrize("energy", [100.0, 0.0, float("nan")])
+def test_who_is_far_louder_or_says_nothing_is_screened(energy: float) -> None:
+    rounds = Rounds(4, {1: lambda c, h: np.float32(energy).tobytes() + honest(c, h)[4:]})
+    assert rounds.first_screened(1) == 1
+
+
+def test_less_is_asked_of_a_smaller_share() -> None:
+    """A tenth of what all have in common: too little for most, enough for one sample."""
+
+    def faint(client: int, height: int) -> bytes:
+        near = np.frombuffer(honest(client, height), "<i2", offset=4).astype(float)
+        far = np.frombuffer(toward("nowhere")(client + 100, height), "<i2", offset=4)
+        sums = near * 0.2 + far
+        return (
+            np.float32(1).tobytes()
+            + np.rint(sums * (32000 / np.abs(sums).max())).astype("<i2").tobytes()
+        )
+
+    assert Rounds(4, {1: faint}).first_screened(1) <= ENOUGH + 2
+    lenient = Rounds(4, {1: faint})
+    lenient.samples[1] = 1
+    assert all(lenient.play() == set() for _ in range(12))
+
+
+def test_after_a_rewind_the_same_work_may_give_the_same_results() -> None:
+    rounds = Rounds(3)
+    assert [rounds.play() for _ in range(3)] == [set()] * 3
+    rounds.height = 0
+    assert [rounds.play() for _ in range(3)] == [set()] * 3
+
+
+def test_where_honest_results_do_not_agree_nothing_is_concluded_from_directions() -> None:
+    rounds = Rounds(5, {c: toward("nowhere") for c in range(5)})
+    assert all(rounds.play() == set() for _ in range(12))
+
+
+def test_results_without_sketches_are_compared_by_name() -> None:
+    screening, shares = Screening(), {who(c): (Span(0, 1),) for c in range(4)}
+    names = [b"a", b"b", b"b", b"c"]
+    arrivals = [Arrival(who(c), names[c], b"") for c in range(4)]
+    assert screening.judge((0, 0), 0, arrivals, shares) == {who(2)}
+    again = [Arrival(who(c), name, b"") for c, name in enumerate([b"d", b"e", b"f", b"c"])]
+    assert screening.judge((0, 1), 1, again, shares) == {who(3)}
