@@ -1,5 +1,7 @@
 """Worlds around the machine of a run: a coordinator, clients, liars, a bad network."""
 
+from random import Random
+
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model, Run
 from folkmoot.core.coordinator.messages import Resume
 from folkmoot.simulate.audit import Input, Violation
@@ -21,6 +23,8 @@ def draw_run(loop: Loop, clients: int, honest: int) -> Run:
     random = loop.random
     fewest = random.randint(1, max(1, min(clients - 1, honest)))
     by_rounds = random.random() < 0.7
+    storing = Random()  # of its own: the other draws are as they are without it
+    storing.setstate(random.getstate())
     config = CoordinatorConfig(
         total_steps=random.randint(2, 9),
         min_clients=fewest,
@@ -37,8 +41,8 @@ def draw_run(loop: Loop, clients: int, honest: int) -> Run:
         global_batch_size_end=random.choice((None, 12)),
         global_batch_size_warmup_tokens=random.choice((0, 200)),
         witness_nodes=random.choice((0, 0, random.randint(1, fewest))),
-        checkpoint_steps=random.choice((0, 1, 2)),
-        checkpoint_time=random.choice((0.0, 3.0)),
+        checkpoint_steps=storing.choice((0, 0, 0, 1, 2)),
+        checkpoint_time=storing.choice((0.0, 0.0, 3.0)),
         health_check_timeout=random.choice((4.0, 8.0)),
         delay=random.choice((0, 1, 1, 2)),
         work_by_speed=random.random() < 0.7,
