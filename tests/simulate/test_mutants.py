@@ -7,7 +7,7 @@ import pytest
 from folkmoot.simulate import WORLDS, play
 from folkmoot.simulate.mutants import seeds_to_catch
 
-SEEDS = range(200, 300)
+SEEDS = range(200, 400)
 BROKEN = [
     (world, name)
     for world in ("run", "federation", "iteration", "job")
