@@ -74,10 +74,12 @@ def shown(value: Any) -> str:
 
 
 def table(rows: dict[str, dict[str, Any]]) -> str:
-    """Rows by name, each with the same columns."""
+    """Rows by name, with the columns of the first; another may lack some."""
     columns = list(next(iter(rows.values())))
     lines = [["", *columns], ["---"] * (len(columns) + 1)]
-    lines += [[name, *(shown(row[column]) for column in columns)] for name, row in rows.items()]
+    lines += [
+        [name, *(shown(row.get(column, "–")) for column in columns)] for name, row in rows.items()
+    ]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 

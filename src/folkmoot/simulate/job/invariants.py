@@ -170,6 +170,9 @@ def a_world_is_complete(audit: JobAudit, step: JobStep) -> Problems:
     for effect in step.effects:
         if not isinstance(effect, m.Check | m.Formed):
             continue
+        asked = effect.generation == step.before.roles[effect.role].generation
+        if asked and isinstance(effect, m.Check):
+            continue  # a new master asks once more; those that came after the first time join later
         spec = step.after.spec.roles[effect.role]
         checks = spec.has_sub_master and spec.check
         if isinstance(effect, m.Formed) and checks:
