@@ -36,7 +36,7 @@ class Differs(AssertionError):
 def call_gone(state: Coordinator, a: int, b: int) -> list[Any]:
     """One witness, all, or someone who is none calls others gone, or false."""
     election = state.election
-    height = (election.height if election else 0) + (b % 17 == 16)
+    height = (election.height if election else 0) + (b % 17 == 16) - (b % 13 == 12)
     known = IDS if b % 7 == 6 else [client.id for client in state.epoch.clients]
     gone = tuple(x for k, x in enumerate(known) if a >> k & 1 and b % 2)
     false = tuple(x for k, x in enumerate(known) if a % 9 == k and b % 4 == 0)

@@ -14,6 +14,7 @@ from folkmoot.core.coordinator.assignment import Share, Span
 from folkmoot.core.coordinator.committee import WitnessProof
 from folkmoot.core.coordinator.config import Run
 from folkmoot.core.coordinator.state import (
+    BEFORE_ROUNDS,
     VITAL,
     Checkpoint,
     Client,
@@ -162,7 +163,8 @@ def places(mask: Record) -> tuple[int, ...]:
 
 
 def _election(e: Record) -> Round:
-    return Round(int(e["height"]), int(e["step"]), int(e["seed"]), absent=places(e["absent"]))
+    height = BEFORE_ROUNDS if e["height"] == layout.BEFORE_ROUNDS else int(e["height"])
+    return Round(height, int(e["step"]), int(e["seed"]), absent=places(e["absent"]))
 
 
 def _witness(witness: Record, size: int) -> Witness:

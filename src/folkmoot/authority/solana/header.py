@@ -9,7 +9,7 @@ from folkmoot.core.coordinator.conditions import CLOSING_TRIES
 _CONSTANTS = (
     "VERSION", "RUN_MAGIC", "GRANT_MAGIC", "CLIENTS", "SLOTS", "WITNESSES", "ROUNDS", "OWED",
     "SPANS", "EXPELLED", "LEAVING", "ADDRESS", "ROOT", "LOCATION", "BLOOM", "RUN_ID", "RUN_FILE",
-    "NAMED", "GROWTH", "MASK", "UNKNOWN_PLACE",
+    "NAMED", "GROWTH", "MASK", "UNKNOWN_PLACE", "BEFORE_ROUNDS",
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from folkmoot.core.coordinator import Coordinator, Run
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.machine import encode
 from folkmoot.core.coordinator.receive import SPEED_MAX
+from folkmoot.core.coordinator.state import BEFORE_ROUNDS
 
 PROGRAM_ID = Pubkey(sha256(b"folkmoot coordinator on a local network").digest())
 """Where the program is on every localnet; elsewhere the run's url says it."""
@@ -87,7 +88,7 @@ def spoken(message: m.AnyEvent, state: Coordinator, salt: int, reveal: bytes) ->
                 Tag.CallGone,
                 gone + false,
                 epoch=_u64(message.epoch),
-                height=_u64(message.height),
+                height=_height(message.height),
                 gone_count=len(message.gone),
                 equivocated_count=len(message.equivocated),
             )
@@ -144,6 +145,13 @@ def _places(state: Coordinator, names: tuple[bytes, ...]) -> bytes:
     found = (state.find(name) for name in names)
     numbers_ = [layout.UNKNOWN_PLACE if place is None else place for place in found]
     return np.array(numbers_, "<u2").tobytes()
+
+
+def _height(height: int) -> int:
+    """Of what a witness speaks of: a round, or Warmup or Cooldown."""
+    if height == BEFORE_ROUNDS:
+        return layout.BEFORE_ROUNDS
+    return U64 if height == layout.BEFORE_ROUNDS else _u64(height)
 
 
 def _u64(number: int) -> int:

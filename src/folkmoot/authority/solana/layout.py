@@ -41,6 +41,7 @@ NAMED = 64  # clients that one message may name
 GROWTH = 10_240  # bytes that an account may grow by in one instruction
 MASK = CLIENTS // 8
 UNKNOWN_PLACE = 0xFFFF
+BEFORE_ROUNDS = 0xFFFF_FFFF  # the height that stands for Warmup
 
 # Numbers of the core's words; a new word of the core gets its number when the program knows it.
 PHASES = (

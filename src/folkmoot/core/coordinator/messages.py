@@ -102,8 +102,8 @@ GONE_MAX = 64
 class CallGone(FromClient, frozen=True, tag=True):
     """A witness cannot reach these clients, and waits for them; what it said before is taken back.
 
-    Of `equivocated` it holds two signed results for one share. `height` is of the round, of the
-    cooldown that stands for one, or 0 in Warmup.
+    Of `equivocated` it holds two signed results for one share. `height` is of the round; -1 in
+    Warmup, and in Cooldown one more than the last round's: a word counts only where it was said.
     """
 
     epoch: int

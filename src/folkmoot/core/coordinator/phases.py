@@ -21,6 +21,7 @@ from folkmoot.core.coordinator.health import agreed_model, judge
 from folkmoot.core.coordinator.receive import Effects, remove
 from folkmoot.core.coordinator.standing import weigh
 from folkmoot.core.coordinator.state import (
+    BEFORE_ROUNDS,
     STORED_ROUNDS,
     CheckpointSource,
     Client,
@@ -191,7 +192,7 @@ def _enter_warmup(state: Coordinator, now: int, seed: int) -> tuple[Coordinator,
         started=now,
         ready=bytes((places + 7) // 8),
         vitals=vitals_of([p.speed for p in chosen]),
-        warmup=Round(0, state.progress.step, seed),
+        warmup=Round(BEFORE_ROUNDS, state.progress.step, seed),
     )
     taken = {p.id for p in chosen}
     pending = registry_of([p for p in state.pending if p.id not in taken])

@@ -27,6 +27,8 @@ from folkmoot.core.registry import Registry
 STATE_VERSION = 1
 # A round's results are judged `delay` rounds later and applied at the next: keep one more.
 STORED_ROUNDS = MAX_DELAY + 2
+# What stands for a round in Warmup; in Cooldown it is the height after the last.
+BEFORE_ROUNDS = -1
 VITAL = Packing("<II")
 VITAL_TYPE = np.dtype([("seen", "<u4"), ("speed", "<u4")])
 # Vitals are kept in pieces of this many places: a sign of life copies one piece, not all.

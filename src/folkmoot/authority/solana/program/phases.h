@@ -211,7 +211,7 @@ static void enter_warmup(Run *run, u64 now, u64 seed) {
     run->pending_count = (u32)kept;
     if (run->checkpoint.source == SOURCE_P2P && !holders) rewind_run(run);
     epoch->started = now;
-    elect(run, &epoch->warmup, 0, seed);
+    elect(run, &epoch->warmup, BEFORE_ROUNDS, seed);
 }
 
 static void enter_train(Run *run, u64 seed) {
