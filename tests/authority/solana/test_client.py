@@ -117,6 +117,31 @@ async def test_only_an_owner_pauses() -> None:
             assert refused == m.refusal(m.Reason.BadConfig)
 
 
+async def test_who_said_something_is_shown_nothing_of_before_it() -> None:
+    async with on_chain() as net, connected(net, OWNER) as authority:
+        assert (await anext(authority.watch())).phase is Phase.WaitingForMembers
+        for message, phase in ((m.Pause(), Phase.Paused), (m.Resume(), Phase.WaitingForMembers)):
+            assert await authority.submit(message) is None
+            assert (await anext(authority.watch())).phase is phase
+
+
+async def test_a_node_that_is_behind_is_waited_for() -> None:
+    async with on_chain() as net, connected(net, OWNER) as authority:
+        await anext(authority.watch())
+        ledger = net.ledger
+        ledger.faults.mute = True  # so that only asking helps
+        ledger.fall_behind()
+        known = len(ledger.statuses)
+        pausing = asyncio.create_task(authority.submit(m.Pause()))
+        async with asyncio.timeout(120):
+            while len(ledger.statuses) == known or ledger.slot < ledger.shown_slot + 20:
+                await net.next_slot.wait()
+        assert not pausing.done(), "it was confirmed, and the node does not show it"
+        ledger.catch_up()
+        assert await pausing is None
+        assert (await anext(authority.watch())).phase is Phase.Paused
+
+
 async def test_a_closed_run_lets_in_who_is_granted() -> None:
     async with on_chain(open_=False) as net, connected(net, ANN) as authority:
         with pytest.raises(Denied, match="has not granted this key"):

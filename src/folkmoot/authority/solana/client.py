@@ -1,7 +1,8 @@
 """The authority of a run on Solana, as its clients use it.
 
 A message is a transaction that the client signs and pays; the program takes it or says why not. The
-state is the account, followed by subscription. Whoever is in the run ticks it when something is
+state is the account, followed by subscription; who has said something is shown nothing of before it
+any more. Whoever is in the run ticks it when something is
 due: after a random wait, that grows with the number of clients, so that one or two of them pay.
 """
 
@@ -15,6 +16,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
 from folkmoot.authority import Denied, Unreachable
+from folkmoot.authority.shown import Shown
 from folkmoot.authority.solana import instructions as say
 from folkmoot.authority.solana.account import AccountError, Record, slot_of, state_of
 from folkmoot.authority.solana.follower import Follower
@@ -26,7 +28,6 @@ from folkmoot.authority.solana.subset import fitted, misfits
 from folkmoot.core.config import all_broken
 from folkmoot.core.coordinator import Coordinator, Run, next_tick
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.view import view
 from folkmoot.host.clock import wall_clock
 from folkmoot.host.signing import Identity
 from folkmoot.host.tasks import end_tasks
@@ -52,28 +53,18 @@ class SolanaAuthority:
         self._me = Pubkey(identity.public)
         key = Keypair.from_seed(identity.private)
         self._sender = Sender(self._rpc, key, price, airdrop=where.loopback)
-        self._follower = Follower(self._rpc, self._address, where.program, self._on_record)
+        self._shown = Shown(self.place)
+        heard = (self._on_record, self._shown.tell)
+        self._follower = Follower(self._rpc, self._address, where.program, *heard)
         self._tasks: list[asyncio.Task[None]] = []
-        self._problem: Exception | None = None
         self._record: Record = None
         self.state: Coordinator | None = None
         """The newest one, whole."""
-        self._view: Coordinator | None = None
-        self._viewed: tuple[Coordinator, Coordinator] | None = None
-        self._version = 0
-        self._news = asyncio.Event()  # a new one for every version
         self._chain: tuple[int, Chain] | None = None
 
-    async def watch(self) -> AsyncIterator[Coordinator]:
+    def watch(self) -> AsyncIterator[Coordinator]:
         self._start()
-        seen = 0
-        while True:
-            while self._version == seen:
-                self._raise_problem()
-                await self._news.wait()
-            seen = self._version
-            assert self._view is not None
-            yield self._view
+        return self._shown.watch()
 
     async def submit(self, message: m.AnyEvent) -> m.Refused | None:
         assert not isinstance(message, m.Tick), "ticks are sent when they are due"
@@ -114,34 +105,23 @@ class SolanaAuthority:
         try:
             await self._follower.run()
         except Denied as error:
-            self._problem = error
-            self._tell()
+            self._shown.problem = error
+            self._shown.tell()
 
     def _on_record(self, record: Record) -> None:
         try:
             state = state_of(record)
         except AccountError as error:
             raise Denied(str(error)) from None
-        shown = view(state, self._viewed)
-        self._record, self.state, self._viewed = record, state, (state, shown)
-        if shown != self._view:
-            self._view, self._version = shown, self._version + 1
-        self._tell()
-
-    def _tell(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        self._record, self.state = record, state
+        self._shown.show(state)
+        self._shown.tell()
 
     async def _begun(self) -> None:
         self._start()
         while self.state is None:
-            self._raise_problem()
-            await self._news.wait()
-        self._raise_problem()
-
-    def _raise_problem(self) -> None:
-        if self._problem is not None:
-            raise Denied(f"{self.place}: {self._problem}")
+            await self._shown.wait()
+        self._shown.check()
 
     # Sending.
 
@@ -162,8 +142,14 @@ class SolanaAuthority:
     async def _send(self, told: bytes, *more: Pubkey) -> m.Refused | None:
         made = say.instruction(self._program, told, self._me, self._address, *more)
         refused = await self._sender.send(made)
-        self._follower.look_now()
+        await self._seen(self._sender.slot)
         return refused
+
+    async def _seen(self, slot: int) -> None:
+        """Until nothing of before this slot is shown any more."""
+        self._follower.look_since(slot)
+        while self._follower.slot < slot:
+            await self._shown.wait()
 
     async def _update(self, run: Run) -> m.Refused | None:
         points = int(self._record["config"]["points_per_epoch"])
@@ -220,7 +206,7 @@ class SolanaAuthority:
 
     async def _tick(self) -> None:
         while True:
-            news = self._news
+            news = self._shown.news
             due = None
             if self.state is not None and slot_of(self._record, self._identity.public) is not None:
                 due = next_tick(self.state, wall_clock())

@@ -68,7 +68,8 @@ class Owner:
 
     async def data(self) -> bytes:
         """The account's bytes; none when there is no account."""
-        options = {"encoding": "base64", "commitment": COMMITMENT}
+        since = self._sender.slot  # not what was before our last transaction
+        options = {"encoding": "base64", "commitment": COMMITMENT, "minContextSlot": since}
         value = (await self._rpc.call("getAccountInfo", str(self.address), options))["value"]
         return base64.b64decode(value["data"][0]) if value else b""
 

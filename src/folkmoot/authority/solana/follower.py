@@ -28,14 +28,25 @@ _NUMBER = {"encoding": "base64", "commitment": "confirmed", "dataSlice": _SEQUEN
 
 
 class Follower:
-    """Calls `on_record` with every newer record of the account at `address`."""
+    """Calls `on_record` with every newer record of the account at `address`.
+
+    `on_look` is called whenever it was looked at, newer or not.
+    """
 
     def __init__(
-        self, rpc: Rpc, address: Pubkey, program: Pubkey, on_record: Callable[[Record], None]
+        self,
+        rpc: Rpc,
+        address: Pubkey,
+        program: Pubkey,
+        on_record: Callable[[Record], None],
+        on_look: Callable[[], None],
     ) -> None:
         self._rpc, self._address, self._program = rpc, address, program
-        self._on_record = on_record
+        self._on_record, self._on_look = on_record, on_look
         self._sequence = -1
+        self._least = 0  # no look may be of an earlier slot
+        self.slot = -1
+        """Of the newest look."""
         self._wake = asyncio.Event()
         self.trouble = ""
         self.received = 0
@@ -51,12 +62,19 @@ class Follower:
     def look_now(self) -> None:
         self._wake.set()
 
+    def look_since(self, slot: int) -> None:
+        """Look now, and from now on at nothing of before `slot`, whichever node is asked."""
+        self._least = max(self._least, slot)
+        if self.slot < slot:
+            self.look_now()
+
     async def _look(self) -> None:
         while True:
             self._wake.clear()
             try:
                 await self._refresh()
                 self.trouble = ""
+                self._on_look()
             except (Unreachable, RpcRefused) as error:
                 self.trouble = str(error)
             try:
@@ -66,13 +84,18 @@ class Follower:
                 pass
 
     async def _refresh(self) -> None:
-        address = str(self._address)
-        if self._sequence >= 0:
-            value = (await self._rpc.call("getAccountInfo", address, _NUMBER))["value"]
-            number = base64.b64decode(value["data"][0]) if value else b""
-            if value and int.from_bytes(number, "little") <= self._sequence:
-                return
-        self._take((await self._rpc.call("getAccountInfo", address, _WHOLE))["value"])
+        slot, value = await self._ask(_NUMBER) if self._sequence >= 0 else (0, None)
+        number = base64.b64decode(value["data"][0]) if value else b""
+        if not value or int.from_bytes(number, "little") > self._sequence:
+            slot, value = await self._ask(_WHOLE)
+            self._take(value)
+        self.slot = max(self.slot, slot)
+
+    async def _ask(self, options: dict[str, Any]) -> tuple[int, Any]:
+        """(slot, account) as a node has it that is not behind what we know of."""
+        wanted = {**options, "minContextSlot": self._least}
+        told = await self._rpc.call("getAccountInfo", str(self._address), wanted)
+        return int(told["context"]["slot"]), told["value"]
 
     def _take(self, value: Any) -> None:
         if not isinstance(value, dict):

@@ -1,4 +1,8 @@
-"""JSON-RPC to a cluster through any of several nodes: who does not answer is passed over."""
+"""JSON-RPC to a cluster through any of several nodes: who does not answer is passed over.
+
+A node may also be behind what its caller knows to have happened (`minContextSlot`): another one is
+asked, and all of them again after a moment.
+"""
 
 import asyncio
 import json
@@ -15,6 +19,8 @@ from folkmoot.authority import Unreachable
 TIMEOUT = 10.0
 ANSWER_MAX = 4 * 1024 * 1024
 CALLS_AT_ONCE = 4
+BEHIND = -32016  # "Minimum context slot has not been reached"
+BEHIND_WAITS = (0.25,) * 80
 
 
 class RpcRefused(Exception):
@@ -28,6 +34,10 @@ class RpcRefused(Exception):
     def transaction_error(self) -> Any:
         """Why the transaction would fail, when that is what it says."""
         return self.data.get("err")
+
+
+class Behind(Unreachable):
+    """Those who answer do not know yet what the caller does."""
 
 
 class Rpc:
@@ -45,7 +55,15 @@ class Rpc:
         body = json.dumps(
             {"jsonrpc": "2.0", "id": next(self._numbers), "method": method, "params": params}
         ).encode()
-        loop, troubles = asyncio.get_running_loop(), []
+        for wait in BEHIND_WAITS:
+            try:
+                return await self._ask(body)
+            except Behind:
+                await asyncio.sleep(wait)
+        return await self._ask(body)
+
+    async def _ask(self, body: bytes) -> Any:
+        loop, troubles, behind = asyncio.get_running_loop(), [], False
         for turn in range(len(self.urls)):
             at = (self._first + turn) % len(self.urls)
             try:
@@ -53,9 +71,13 @@ class Rpc:
             except (OSError, HTTPException, ValueError) as error:
                 troubles.append(f"{self.urls[at]}: {error or type(error).__name__}")
                 continue
+            if _is_behind(answer):
+                behind = True
+                troubles.append(f"{self.urls[at]}: it is behind the cluster")
+                continue
             self._first = at
             return _result(answer)
-        raise Unreachable("; ".join(troubles))
+        raise (Behind if behind else Unreachable)("; ".join(troubles))
 
     @property
     def url(self) -> str:
@@ -95,6 +117,11 @@ class Rpc:
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _is_behind(answer: Any) -> bool:
+    error = answer.get("error") if isinstance(answer, dict) else None
+    return isinstance(error, dict) and error.get("code") == BEHIND
 
 
 def _result(answer: Any) -> Any:

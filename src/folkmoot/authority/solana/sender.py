@@ -31,6 +31,8 @@ class Sender:
 
     def __init__(self, rpc: Rpc, key: Keypair, price: int = 0, airdrop: bool = False) -> None:
         self._rpc, self.key, self._price, self._airdrop = rpc, key, price, airdrop
+        self.slot = 0
+        """In which the newest of our transactions was confirmed."""
 
     async def send(self, *instructions: Instruction, units: int = COMPUTE_UNITS) -> Refused | None:
         """None once they are confirmed, else why the program refused them."""
@@ -47,6 +49,7 @@ class Sender:
                 return self._refused(told, str(error))
             status = await self._confirmed(str(made.signatures[0]), wire, last)
             if status is not None:
+                self.slot = max(self.slot, int(status["slot"]))
                 return None if status["err"] is None else self._refused(status["err"], "")
         raise Unreachable("the transaction expired again and again: is the cluster very busy?")
 
@@ -57,7 +60,7 @@ class Sender:
 
     async def _send(self, wire: str, again: bool = False) -> None:
         options = {"encoding": "base64", "skipPreflight": again, "maxRetries": 0}
-        options["preflightCommitment"] = COMMITMENT
+        options |= {"preflightCommitment": COMMITMENT, "minContextSlot": self.slot}
         await self._rpc.call("sendTransaction", wire, options)
 
     async def _confirmed(self, signature: str, wire: str, last: int) -> Any:

@@ -13,6 +13,7 @@ from functools import partial
 import msgspec
 
 from folkmoot.authority import Denied, Unreachable
+from folkmoot.authority.shown import Shown
 from folkmoot.authority.store.genesis import Genesis
 from folkmoot.authority.store.kv import Store, StoreError, StoreGone
 from folkmoot.authority.store.kv.open import open_store, parse_url
@@ -21,9 +22,8 @@ from folkmoot.authority.store.post import Post
 from folkmoot.authority.store.record import Place, Step
 from folkmoot.authority.store.traffic import CountedStore, Traffic
 from folkmoot.authority.store.worker import Worker
-from folkmoot.core.coordinator import Coordinator, Phase
+from folkmoot.core.coordinator import Coordinator
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.view import view
 from folkmoot.host.signing import Identity
 
 Listener = Callable[[m.Effect, int], None]
@@ -58,12 +58,8 @@ class StoreAuthority:
         self._genesis: Genesis | None = None
         self.place: Place | None = None
         """The newest record and the run's state after it."""
-        self._view: Coordinator | None = None  # what is shown
-        self._viewed: tuple[Coordinator, Coordinator] | None = None  # the newest state, its view
-        self._version = 0  # counts views
+        self._shown = Shown(url)
         self._gone: StoreGone | None = None
-        self._problem: Exception | None = None
-        self._news = asyncio.Event()  # a new one for every version
         self._expected: dict[int, asyncio.Future[m.Refused | None]] = {}
         # What was said and is not recorded yet: its slot and the answer that will come.
         self._unanswered: dict[bytes, tuple[int, asyncio.Future[m.Refused | None]]] = {}
@@ -74,16 +70,9 @@ class StoreAuthority:
 
     # What clients use.
 
-    async def watch(self) -> AsyncIterator[Coordinator]:
+    def watch(self) -> AsyncIterator[Coordinator]:
         self._start()
-        seen = 0
-        while True:
-            while self._version == seen:
-                self._raise_problem()
-                await self._news.wait()
-            seen = self._version
-            assert self._view is not None
-            yield self._view
+        return self._shown.watch()
 
     async def submit(self, message: m.AnyEvent) -> m.Refused | None:
         self._start()
@@ -123,11 +112,11 @@ class StoreAuthority:
     async def _begun(self) -> Genesis:
         """The genesis, once the worker has begun."""
         while self._genesis is None:
-            self._raise_problem()
+            self._shown.check()
             if self._gone is not None:
                 raise self._gone
-            await self._news.wait()
-        self._raise_problem()
+            await self._shown.wait()
+        self._shown.check()
         return self._genesis
 
     async def _deliver(self, message: Message) -> m.Refused | None:
@@ -205,7 +194,7 @@ class StoreAuthority:
             if slot < place.mailbox.next and slot not in place.mailbox.holes and not answer.done():
                 answer.set_exception(StoreGone("we slept while the message was taken or passed"))
         self._show(place)
-        self._tell()
+        self._shown.tell()
 
     def _on_moved(self, step: Step) -> None:
         self._gone = None
@@ -225,49 +214,25 @@ class StoreAuthority:
 
     def _on_lost(self, error: StoreGone) -> None:
         self._gone = error
-        self._tell()
+        self._shown.tell()
 
     def _on_ended(self, error: Exception) -> None:
-        self._problem = error
+        self._shown.problem = error
         for answer in list(self._expected.values()):
             if not answer.done():
                 answer.set_exception(error)
-        self._tell()
+        self._shown.tell()
 
     def _show(self, place: Place) -> None:
-        shown = view(place.state, self._viewed)
-        self.place, self._viewed = place, (place.state, shown)
-        # Where lines of records parted, ours may have been ahead: nobody is shown a step back.
-        if self._view is not None and _stage(shown) < _stage(self._view):
-            return
-        if shown != self._view:
-            self._view, self._version = shown, self._version + 1
-            self._tell()
-
-    def _tell(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        self.place = place
+        self._shown.show(place.state)
 
     def _start(self) -> None:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._worker.start()
 
-    def _raise_problem(self) -> None:
-        if self._problem is not None:
-            raise Denied(f"{self.url}: {self._problem}")
-
 
 def _lose(answer: "asyncio.Future[m.Refused | None]") -> None:
     if not answer.done():
         answer.set_exception(StoreGone("the store has lost the message"))
-
-
-_STAGES = {Phase.Warmup: 1, Phase.RoundTrain: 2, Phase.RoundWitness: 2, Phase.Cooldown: 3}
-
-
-def _stage(state: Coordinator) -> tuple[int, int, int, bool]:
-    """How far a run is, in an order that it goes through in one direction."""
-    height = state.round.height if state.epoch.rounds else -1
-    stage = _STAGES.get(state.phase, 0)
-    return state.epoch_number, stage, height, state.phase is Phase.RoundWitness

@@ -70,6 +70,7 @@ class Ledger:
         self.changed: Callable[[Pubkey], None] = lambda key: None
         """Called with every account that a transaction may have written."""
         self._genesis = random.randbytes(8)
+        self._behind: tuple[int, dict[Pubkey, Account | None]] | None = None
         self.next_slot()
 
     def next_slot(self) -> None:
@@ -95,6 +96,18 @@ class Ledger:
         self._genesis = random.randbytes(8)
         self.next_slot()
 
+    def fall_behind(self) -> None:
+        """Show accounts as they are now, whatever happens to them, until `catch_up`."""
+        self._behind = self.shown_slot, {}
+
+    def catch_up(self) -> None:
+        self._behind = None
+
+    @property
+    def shown_slot(self) -> int:
+        """The newest that is over: all that happened in it is shown."""
+        return self._behind[0] if self._behind else self.slot - 1
+
     @property
     def blockhash(self) -> tuple[Hash, int]:
         """The newest, and the last height at which it is valid."""
@@ -109,6 +122,8 @@ class Ledger:
         return blockhash in self._blockhashes
 
     def account(self, key: Pubkey) -> Account | None:
+        if self._behind and key in self._behind[1]:
+            return self._behind[1][key]
         found = self.svm.get_account(key)
         return found if found is not None and found.lamports else None
 
@@ -137,6 +152,9 @@ class Ledger:
         signature = made.signatures[0]
         if signature in self.statuses or not self.valid(made.message.recent_blockhash):
             return
+        if self._behind:
+            for key in made.message.account_keys:
+                self._behind[1].setdefault(key, self.account(key))
         result = self.svm.send_transaction(made)
         failed = isinstance(result, FailedTransactionMetadata)
         error = as_json(result.err()) if isinstance(result, FailedTransactionMetadata) else None

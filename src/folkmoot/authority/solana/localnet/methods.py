@@ -54,6 +54,10 @@ class Methods:
     def call(self, method: str, params: Params) -> Any:
         if method not in self._methods:
             raise RpcError(-32601, f"Method not found: {method}")
+        slot = self.ledger.shown_slot
+        if any(_least_slot(option) > slot for option in params):
+            why = "Minimum context slot has not been reached"
+            raise RpcError(-32016, why, {"contextSlot": slot})
         return self._methods[method](params)
 
     def close(self) -> None:
@@ -61,7 +65,8 @@ class Methods:
             handle.cancel()
 
     def context(self, value: Any) -> dict[str, Any]:
-        return {"context": {"slot": self.ledger.slot, "apiVersion": VERSION}, "value": value}
+        slot = self.ledger.shown_slot
+        return {"context": {"slot": slot, "apiVersion": VERSION}, "value": value}
 
     def _blockhash(self, params: Params) -> Any:
         newest, height = self.ledger.blockhash
@@ -179,6 +184,11 @@ def told(account: Account, options: dict[str, Any]) -> dict[str, Any]:
 
 def _options(params: Params, at: int) -> dict[str, Any]:
     return params[at] if len(params) > at and isinstance(params[at], dict) else {}
+
+
+def _least_slot(option: Any) -> int:
+    least = option.get("minContextSlot") if isinstance(option, dict) else None
+    return least if isinstance(least, int) else 0
 
 
 def _number(params: Params, at: int, what: str) -> int:
