@@ -230,7 +230,7 @@ def percentile(values: list[float], share: float) -> float:
 def start_store(kind: str, processes: Processes) -> str:
     if kind == "tcp":
         serve = [sys.executable, "-m", "folkmoot", "store", "serve", "--port=0"]
-        return processes.start_ready("store", lambda fd: [*serve, f"--ready-fd={fd}"]).strip()
+        return processes.start_ready("store", serve)
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from support.etcd import Etcd
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 import secrets
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,6 +16,7 @@ import msgspec
 from folkmoot.authority.server import wire
 from folkmoot.core.coordinator import messages as m
 from folkmoot.host.signing import Identity, Signer
+from support.commands import FOLKMOOT
 
 CONFIG = """
 run_id = "moot"
@@ -51,7 +51,7 @@ def served(folder: Path, config: str = CONFIG) -> Iterator[Served]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.toml").write_text(config)
     read, write = os.pipe()
-    command = [sys.executable, "-m", "folkmoot", "serve", str(folder / "run.toml")]
+    command = [*FOLKMOOT, "serve", str(folder / "run.toml")]
     options = ["--listen", "127.0.0.1:0", "--state", str(folder / "server")]
     process = subprocess.Popen(
         [*command, *options, "--ready-fd", str(write)],

@@ -4,16 +4,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from authority.served_run import connected, join, serving
 from folkmoot.authority import Denied, Unreachable
 from folkmoot.authority.server.serve import Listening
-from folkmoot.cli import control
 from folkmoot.host.signing import Identity
 from folkmoot.host.tls import ClientTls, ServerTls
 from support.certificates import CertificateAuthority
+from support.commands import folkmoot
 
 A = Identity(b"a" * 32)
 
@@ -115,22 +113,18 @@ async def test_a_key_that_is_none_is_an_error_at_the_start(tmp_path: Path, town:
 
 @pytest.mark.parametrize("trusted", [True, False])
 async def test_status_asks_over_mutual_tls(tmp_path: Path, town: Town, trusted: bool) -> None:
-    app = typer.Typer(pretty_exceptions_enable=False)
-    control.register(app)
     own = (town.clients if trusted else town.others).sign("ana")
     Identity.load(tmp_path / "k")
     async with serving(tmp_path, tls=town.mutual) as server:
         words = ["status", f"127.0.0.1:{server.port}", "--run-id=moot"]
         words += [f"--tls-ca={town.servers.file}", f"--tls-cert={own.cert}", f"--tls-key={own.key}"]
-        result = await asyncio.to_thread(CliRunner().invoke, app, words)
+        result = await asyncio.to_thread(folkmoot, *words)
         assert result.exit_code == (0 if trusted else 1)
         assert ("moot: WaitingForMembers" if trusted else "the CA that signed") in result.output
 
 
 def test_half_of_the_tls_options_is_refused_with_what_is_missing(tmp_path: Path) -> None:
-    app = typer.Typer(pretty_exceptions_enable=False)
-    control.register(app)
     words = ["status", "127.0.0.1:1", "--run-id=moot", f"--key={tmp_path / 'k'}", "--tls-cert=c"]
-    result = CliRunner().invoke(app, words)
+    result = folkmoot(*words)
     assert result.exit_code == 1
     assert "our certificate and its key go together" in result.output

@@ -5,17 +5,15 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 from click.testing import Result
-from typer.testing import CliRunner
 
-from folkmoot.cli import generate as cli
 from folkmoot.core.model_config import GptConfig
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.learning.checkpoints.fetch import latest
 from folkmoot.learning.checkpoints.save import save
 from folkmoot.learning.data.tokenizer import byte_tokenizer
 from folkmoot.learning.models import build
+from support.commands import folkmoot
 
 TINY = GptConfig(layers=1, heads=2, width=32, context=16)
 WITHOUT_TRANSFORMERS = """
@@ -27,9 +25,7 @@ main()
 
 
 def run(*arguments: str) -> Result:
-    app = typer.Typer()
-    cli.register(app)
-    return CliRunner().invoke(app, arguments)
+    return folkmoot("generate", *arguments)
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """`folkmoot serve` as a process: what it says of a folder that it cannot use."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 from folkmoot.authority.server.keeper import Keeper
 from folkmoot.core.coordinator import messages as m
 from folkmoot.runs.config import load_run
+from support.commands import FOLKMOOT
 
 CONFIG = """
 run_id = "moot"
@@ -19,7 +19,7 @@ checkpoint = "checkpoints"
 
 
 def serve(file: Path, state: Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "folkmoot", "serve", str(file), "--state", str(state)]
+    command = [*FOLKMOOT, "serve", str(file), "--state", str(state)]
     return subprocess.run(
         [*command, "--listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=120
     )

@@ -1,18 +1,13 @@
 """`folkmoot simulate` says what it played, and fails with something to work on."""
 
-import typer
-from typer.testing import CliRunner
-
-from folkmoot.cli import simulate
 from folkmoot.simulate import replay
 from folkmoot.simulate.mutants import broken
 from folkmoot.simulate.run.mutants import MUTANTS
+from support.commands import folkmoot
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    app = typer.Typer(pretty_exceptions_enable=False)
-    simulate.register(app)
-    result = CliRunner().invoke(app, arguments)
+    result = folkmoot("simulate", *arguments)
     return result.exit_code, result.stdout
 
 
@@ -24,7 +19,9 @@ def test_good_worlds_end_with_success_and_a_summary() -> None:
 
 
 def test_two_jobs_play_the_same_worlds_as_one() -> None:
-    summaries = [run("--seeds", "30", "--jobs", jobs)[1] for jobs in ("1", "2")]
+    summaries = [
+        run("--world", "federation", "--seeds", "30", "--jobs", jobs)[1] for jobs in ("1", "2")
+    ]
     counted = [text.partition("events")[2] for text in summaries]
     assert counted[0] == counted[1]
     assert counted[0]
@@ -43,9 +40,7 @@ def test_a_failing_world_ends_with_an_error_and_a_transcript_that_fails_in_a_tes
 
 
 def test_an_unknown_world_is_refused_with_the_known_ones() -> None:
-    app = typer.Typer(pretty_exceptions_enable=False)
-    simulate.register(app)
-    result = CliRunner().invoke(app, ["--world", "moon"])
+    result = folkmoot("simulate", "--world", "moon")
     assert result.exit_code == 2
     assert "run" in result.output
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from folkmoot.authority.store.kv.open import open_store
+from support.commands import FOLKMOOT, folkmoot
 
-SERVE = [sys.executable, "-m", "folkmoot", "store", "serve"]
+SERVE = [*FOLKMOOT, "store", "serve"]
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
@@ -49,8 +50,7 @@ def test_a_taken_port_is_one_sentence(tcp_store_url: str) -> None:
 
 
 def test_help_says_that_nothing_is_kept_and_what_keeps_it() -> None:
-    done = subprocess.run([*SERVE, "--help"], capture_output=True, text=True, check=True)
-    said = " ".join(done.stdout.split())
+    said = " ".join(folkmoot("store", "serve", "--help").stdout.split())
     assert "nothing on disk" in said
     assert "etcd://" in said
 

@@ -3,20 +3,21 @@
 import socket
 import ssl
 import stat
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
+from click.testing import Result
 
-def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "folkmoot", "tls", "make", *arguments, "--out", str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+from support.commands import folkmoot
+
+
+def make(folder: Path, *arguments: str) -> Result:
+    return folkmoot("tls", "make", *arguments, "--out", folder)
 
 
 def test_a_server_and_a_client_know_each_other_by_what_was_made(tmp_path: Path) -> None:
     made = make(tmp_path, "localhost", "127.0.0.1", "--client", "anna")
-    assert made.returncode == 0, made.stderr
+    assert made.exit_code == 0, made.stderr
     assert "keep" in made.stdout
     for key in ("ca.key", "server.key", "anna.key"):
         assert stat.S_IMODE((tmp_path / key).stat().st_mode) == 0o600
@@ -44,17 +45,17 @@ def test_a_server_and_a_client_know_each_other_by_what_was_made(tmp_path: Path) 
 
 
 def test_more_clients_come_later_and_nothing_is_written_over(tmp_path: Path) -> None:
-    assert make(tmp_path, "localhost").returncode == 0
+    assert make(tmp_path, "localhost").exit_code == 0
     authority = (tmp_path / "ca.pem").read_bytes()
-    assert make(tmp_path, "--client", "bert").returncode == 0
+    assert make(tmp_path, "--client", "bert").exit_code == 0
     assert (tmp_path / "ca.pem").read_bytes() == authority
     again = make(tmp_path, "localhost")
-    assert again.returncode != 0
+    assert again.exit_code != 0
     assert "is there already" in again.stderr
 
 
 def test_for_nobody_nothing_is_made(tmp_path: Path) -> None:
     made = make(tmp_path / "new")
-    assert made.returncode != 0
+    assert made.exit_code != 0
     assert "say for whom" in made.stderr
     assert not (tmp_path / "new").exists()

@@ -3,20 +3,18 @@
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from folkmoot.authority.server.keeper import Keeper
-from folkmoot.cli import COMMANDS, app, import_module
 from folkmoot.core.coordinator import messages as m
 from folkmoot.host.blocking import blocking
 from folkmoot.runs.blocking import serve_run
 from folkmoot.runs.config import load_run
+from support.commands import FOLKMOOT, folkmoot
 
 CONFIG = """
 run_id = "moot"
@@ -29,16 +27,10 @@ checkpoint = "checkpoints"
 type = "text"
 paths = ["wrong.txt"]
 """
-SERVE = [sys.executable, "-m", "folkmoot", "serve"]
 
 
-def folkmoot(*words: str | Path) -> tuple[int, str]:
-    for name in COMMANDS:
-        if not any(
-            c.callback and c.callback.__module__.endswith(name) for c in app.registered_commands
-        ):
-            import_module(f"folkmoot.cli.{name}").register(app)
-    done = CliRunner().invoke(app, list(map(str, words)))
+def say(*words: str | Path) -> tuple[int, str]:
+    done = folkmoot(*words)
     return done.exit_code, done.output
 
 
@@ -60,7 +52,7 @@ def served(file: Path) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     hear, tell = os.pipe()
     words = [str(file), "--state", str(file.parent / "server"), "--listen", "127.0.0.1:0"]
     with subprocess.Popen(
-        [*SERVE, *words, f"--ready-fd={tell}"],
+        [*FOLKMOOT, "serve", *words, f"--ready-fd={tell}"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -89,12 +81,12 @@ def test_serve_says_loudly_what_was_edited_and_how_to_change_it(file: Path) -> N
         assert '["wrong.txt"] -> ["right.txt"]   (possible when the run is paused)' in said
         line = next(x for x in said.splitlines() if x.startswith("  folkmoot update"))
         assert address in line
-        code, out = folkmoot(*line.split()[1:])
+        code, out = say(*line.split()[1:])
         assert code == 0, out
         assert "changed config.total_steps: 4 -> 9" in out
         assert "step 0 of 9" in out
     with served(file) as (address, process):
-        code, out = folkmoot("status", address, "--run-id", "moot")
+        code, out = say("status", address, "--run-id", "moot")
         assert "step 0 of 9" in out
         process.send_signal(signal.SIGTERM)
         assert "WARNING" not in process.communicate(timeout=60)[1]
@@ -112,25 +104,25 @@ def test_what_members_compute_with_waits_for_a_pause_and_nothing_changes_by_halv
         assert server.state.phase == "Warmup"
         edit(file, "min_clients = 2", "min_clients = 1")
         edit(file, "wrong.txt", "right.txt")
-        code, out = folkmoot("update", file, server.address, *key)
+        code, out = say("update", file, server.address, *key)
         assert code == 1
         assert "nothing was changed: model.data.paths can change between two epochs only" in out
         assert server.state.run == run
-        assert folkmoot("pause", *where)[0] == 0
-        code, out = folkmoot("update", file, server.address, *key)
+        assert say("pause", *where)[0] == 0
+        code, out = say("update", file, server.address, *key)
         assert code == 0, out
         assert server.state.run == load_run(file)
-        code, out = folkmoot("update", file, server.address, *key)
+        code, out = say("update", file, server.address, *key)
         assert "nothing to change" in out
 
 
 def test_a_run_is_extended_while_it_runs(file: Path) -> None:
     with serve_run(load_run(file), file.parent / "server") as server:
         where = (server.address, "--run-id", "moot", "--key", server.owner_key)
-        code, out = folkmoot("extend", *where, "--total-steps", "7")
+        code, out = say("extend", *where, "--total-steps", "7")
         assert code == 0, out
         assert server.state.run.config.total_steps == 7
-        code, out = folkmoot("extend", *where, "--total-steps", "5")
+        code, out = say("extend", *where, "--total-steps", "5")
         assert code == 1
         assert "the run trains until step 7 already" in out
 
@@ -139,11 +131,11 @@ def test_only_its_owner_changes_a_run_and_a_mistyped_key_is_not_made(file: Path)
     with serve_run(load_run(file), file.parent / "server") as server:
         where = (server.address, "--run-id", "moot", "--total-steps", "7")
         missing = file.parent / "ownr.key"
-        code, out = folkmoot("extend", *where, "--key", missing)
+        code, out = say("extend", *where, "--key", missing)
         assert code == 1
         assert f"there is no key {missing}" in out
         assert not missing.exists()
         missing.write_text("0" * 63 + "1\n")
-        code, out = folkmoot("extend", *where, "--key", missing)
+        code, out = say("extend", *where, "--key", missing)
         assert code == 1
         assert "only an owner of the run may say that" in out

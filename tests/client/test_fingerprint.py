@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from typer.testing import CliRunner
 
-from folkmoot.cli.data import register
 from folkmoot.client.places import ALL
 from folkmoot.core.config import all_broken
 from folkmoot.core.data_config import RemoteTokens
@@ -14,6 +12,7 @@ from folkmoot.runs.control import update_run
 from folkmoot.runs.fingerprint import WrongData, fingerprinted
 from folkmoot.runs.join import join_run
 from folkmoot.runs.serve import serve_run
+from support.commands import folkmoot
 from support.small_run import make_run
 
 
@@ -58,18 +57,13 @@ async def test_data_that_the_server_hands_out_is_known_to_it(tmp_path: Path) -> 
 
 
 def test_a_fingerprint_is_printed_as_the_file_takes_it(tmp_path: Path) -> None:
-    import typer
-
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    register(app)
     corpus, file = tmp_path / "corpus.txt", tmp_path / "run.toml"
     corpus.write_text("text")
     file.write_text(
         'run_id = "moot"\n[config]\ntotal_steps = 1\n[model.data]\ntype = "text"\n'
         f'paths = ["{corpus}"]\n'
     )
-    done = CliRunner().invoke(app, ["data", "fingerprint", str(file)])
+    done = folkmoot("data", "fingerprint", file)
     assert done.exit_code == 0, done.output
     value = done.output.partition('"')[2].partition('"')[0]
     run = make_run(tmp_path)

@@ -1,7 +1,6 @@
 """A client protects its owner: what a run may use on its machine, and what it may not."""
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from folkmoot.core.coordinator import Run, decode_run
 from folkmoot.core.data_config import MixtureConfig, MixturePart, RemoteTokens, TextFiles
 from folkmoot.runs.join import join_run
 from folkmoot.runs.serve import serve_run
+from support.commands import FOLKMOOT
 from support.small_run import compile_kernels, make_run
 
 SERVED = """
@@ -26,7 +26,7 @@ paths = ["{secret}"]
 
 def join(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "folkmoot", "join", *arguments],
+        [*FOLKMOOT, "join", *arguments],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -2,10 +2,11 @@
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support.commands import FOLKMOOT
 
 PAGE = (Path(__file__).parents[2] / "docs" / "elastic.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -15,7 +16,7 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 def test_an_example_runs_in_two_ranks(example: str, tmp_path: Path, tcp_store_url: str) -> None:
     script = tmp_path / "train.py"
     script.write_text(example + ("print(model.weight.tolist())\n" if "model" in example else ""))
-    run = [sys.executable, "-m", "folkmoot", "elastic", "run", "-n", "2", "--max-restarts=0"]
+    run = [*FOLKMOOT, "elastic", "run", "-n", "2", "--max-restarts=0"]
     done = subprocess.run(
         [*run, f"--store={tcp_store_url}", str(script)],
         capture_output=True,

@@ -3,7 +3,6 @@
 import importlib.util
 import re
 import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from types import ModuleType
@@ -13,9 +12,10 @@ import torch
 
 from folkmoot.elastic import GlobalIteration
 from folkmoot.elastic.torch import ElasticTraining
+from support.commands import FOLKMOOT
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "elastic_training.py"
-RUN = [sys.executable, "-m", "folkmoot", "elastic", "run"]
+RUN = [*FOLKMOOT, "elastic", "run"]
 # The example's loop; each rank kills itself once, at another point of a step, and is started again.
 # It waits until all are there: when the last that has the state dies, nobody can pass it on.
 KILLED = """

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from folkmoot.core.user_error import UserError
 from folkmoot.host.processes import Processes
 
 SLEEP = "import signal; signal.pause()"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
-READY = "import os, sys; os.write(int(sys.argv[1]), b'here'); os.close(int(sys.argv[1])); "
+READY = "import os, sys; fd = int(sys.argv[1][11:]); os.write(fd, b'here'); os.close(fd); "
 
 
 def python(code: str, *arguments: str) -> list[str]:
@@ -36,20 +37,20 @@ def test_a_process_deaf_to_sigterm_is_killed(
 ) -> None:
     monkeypatch.setattr("folkmoot.host.processes.STOP_TIME", 0.1)
     with Processes(tmp_path) as processes:
-        processes.start_ready("deaf", lambda fd: python(DEAF + READY + SLEEP, str(fd)))
+        processes.start_ready("deaf", python(DEAF + READY + SLEEP))
     assert processes["deaf"].returncode == -9
 
 
 def test_a_start_waits_for_what_the_process_says(tmp_path: Path) -> None:
     with Processes(tmp_path) as processes:
-        said = processes.start_ready("server", lambda fd: python(READY + SLEEP, str(fd)))
+        said = processes.start_ready("server", python(READY + SLEEP))
         assert said == "here"
         assert processes["server"].poll() is None
 
 
 def test_a_process_that_ends_before_it_is_ready_is_an_error_with_its_output(tmp_path: Path) -> None:
-    with Processes(tmp_path) as processes, pytest.raises(RuntimeError, match="no such port"):
-        processes.start_ready("server", lambda fd: python("raise SystemExit('no such port')"))
+    with Processes(tmp_path) as processes, pytest.raises(UserError, match="no such port"):
+        processes.start_ready("server", python("raise SystemExit('no such port')"))
 
 
 def test_the_tail_of_the_output_is_at_hand(tmp_path: Path) -> None:

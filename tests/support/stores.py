@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from folkmoot.host.processes import Processes
+from support.commands import FOLKMOOT
 from support.etcd import Etcd
 
-STORE_SERVE = [sys.executable, "-m", "folkmoot", "store", "serve"]
+STORE_SERVE = [*FOLKMOOT, "store", "serve"]
 
 
 class TcpServer:
@@ -24,7 +24,7 @@ class TcpServer:
 
     def start(self, port: int = 0) -> str:
         command = [*STORE_SERVE, f"--port={port}"]
-        return self.processes.start_ready("tcp", lambda fd: [*command, f"--ready-fd={fd}"])
+        return self.processes.start_ready("tcp", command)
 
     def restart(self) -> None:
         """At the same place, with nothing in it."""

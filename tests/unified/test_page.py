@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from folkmoot.unified import api
+from support.commands import FOLKMOOT
 
 PAGE = (Path(__file__).parents[2] / "docs" / "job.md").read_text()
 DARTS, BUILDER = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[:2]
@@ -30,7 +31,7 @@ def test_the_first_job_runs(files: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("FOLKMOOT_JOBS", str(files / "jobs"))
 
     def folkmoot(*words: str) -> str:
-        command = [sys.executable, "-m", "folkmoot", "job", *words]
+        command = [*FOLKMOOT, "job", *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=100)
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -8,15 +8,16 @@ from typing import Protocol, runtime_checkable
 
 from folkmoot.core.coordinator import Coordinator
 from folkmoot.core.coordinator.messages import AnyEvent, Refused
+from folkmoot.core.user_error import UserError
 
 __all__ = ["Authority", "DataServer", "Denied", "Unreachable"]
 
 
-class Unreachable(Exception):
+class Unreachable(UserError):
     """The authority cannot be reached now; the message says why. Trying again may help."""
 
 
-class Denied(Exception):
+class Denied(UserError):
     """The authority will not have us; the message says why. Trying again does not help."""
 
 

@@ -5,10 +5,13 @@ and the light commands start at once and work without the optional extras.
 """
 
 from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from folkmoot import __version__
+from folkmoot.core.user_error import UserError
 
 COMMANDS = (
     "init",
@@ -30,8 +33,21 @@ COMMANDS = (
     "job",
 )
 
+
+class Commands(TyperGroup):
+    """Errors that a user can act on end a command with one sentence, not with a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (UserError, OSError, ValueError, ImportError) as error:
+            typer.echo(f"folkmoot: {error}", err=True)
+            raise typer.Exit(1) from None
+
+
 app = typer.Typer(
     name="folkmoot",
+    cls=Commands,
     help="Train one model together on machines nobody fully controls.",
     no_args_is_help=True,
     add_completion=False,
@@ -48,8 +64,13 @@ def root(
         raise typer.Exit()
 
 
+def all_commands() -> typer.Typer:
+    """The app, with every command's module registered."""
+    if not app.registered_commands:
+        for name in COMMANDS:
+            import_module(f"folkmoot.cli.{name}").register(app)
+    return app
+
+
 def main() -> None:
-    """Register every command's module, then run."""
-    for name in COMMANDS:
-        import_module(f"folkmoot.cli.{name}").register(app)
-    app()
+    all_commands()()

@@ -29,15 +29,13 @@ def make(
 
     Give ca.pem to everybody; keep ca.key to yourself.
     """
-    from folkmoot.cli.user_errors import user_errors
     from folkmoot.host.certificates import load_authority, make_certificate
 
-    with user_errors(OSError, ValueError):
-        if not hosts and not client:
-            raise ValueError("say for whom: hosts of the server, or --client NAME")
-        authority = load_authority(folder, days)
-        wanted = [("server", hosts)] if hosts else []
-        for name, names in [*wanted, *((one, []) for one in client or [])]:
-            files = make_certificate(authority, folder, name, names, days)
-            typer.echo(f"made {files.cert} and {files.key}")
+    if not hosts and not client:
+        raise ValueError("say for whom: hosts of the server, or --client NAME")
+    authority = load_authority(folder, days)
+    wanted = [("server", hosts)] if hosts else []
+    for name, names in [*wanted, *((one, []) for one in client or [])]:
+        files = make_certificate(authority, folder, name, names, days)
+        typer.echo(f"made {files.cert} and {files.key}")
     typer.echo(f"everybody needs {folder / 'ca.pem'}; keep {folder / 'ca.key'} to yourself")

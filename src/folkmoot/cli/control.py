@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,12 +40,11 @@ def _command(what: str, default_key: Any = ...) -> Callable[..., None]:
         tls_cert: tls.Cert = None,
         tls_key: tls.Key = None,
     ) -> None:
-        with control_errors():
-            from folkmoot.host.tls import client_tls
-            from folkmoot.runs import control
+        from folkmoot.host.tls import client_tls
+        from folkmoot.runs import control
 
-            secured = client_tls(tls_ca, tls_cert, tls_key)
-            show(asyncio.run(getattr(control, what)(address, run_id, key, secured)))
+        secured = client_tls(tls_ca, tls_cert, tls_key)
+        show(asyncio.run(getattr(control, what)(address, run_id, key, secured)))
 
     command.__annotations__["key"] = Key if default_key is ... else AnyKey
     return command
@@ -62,28 +60,20 @@ def extend(
     tls_key: tls.Key = None,
 ) -> None:
     """Give a run more steps, while it runs or after it was finished."""
-    with control_errors():
-        from folkmoot.host.tls import client_tls
-        from folkmoot.runs.control import extend_run
+    from folkmoot.host.tls import client_tls
+    from folkmoot.runs.control import extend_run
 
-        secured = client_tls(tls_ca, tls_cert, tls_key)
-        state = asyncio.run(extend_run(address, run_id, total_steps, key, secured))
-        show(state)
-        planned = getattr(state.run.model.lr, "total_steps", total_steps)
-        if planned < total_steps:
-            typer.echo(
-                f"  the learning rate ends at step {planned}: change [model.lr] in the run's file,"
-                " and `folkmoot update` it while the run is paused"
-            )
-        if not state.checkpoint.location and not state.run.model.checkpoint:
-            typer.echo("  the run stores no checkpoints: with its clients gone, it begins anew")
-
-
-def control_errors() -> AbstractContextManager[None]:
-    from folkmoot.authority import Denied, Unreachable
-    from folkmoot.cli.user_errors import user_errors
-
-    return user_errors(Denied, Unreachable, ValueError, OSError)
+    secured = client_tls(tls_ca, tls_cert, tls_key)
+    state = asyncio.run(extend_run(address, run_id, total_steps, key, secured))
+    show(state)
+    planned = getattr(state.run.model.lr, "total_steps", total_steps)
+    if planned < total_steps:
+        typer.echo(
+            f"  the learning rate ends at step {planned}: change [model.lr] in the run's file,"
+            " and `folkmoot update` it while the run is paused"
+        )
+    if not state.checkpoint.location and not state.run.model.checkpoint:
+        typer.echo("  the run stores no checkpoints: with its clients gone, it begins anew")
 
 
 def show(state: Any) -> None:

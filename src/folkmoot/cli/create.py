@@ -1,11 +1,12 @@
 """`folkmoot create`: put a run into a shared store, where nobody has to serve it."""
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from folkmoot.cli.ready import ReadyFd, tell_ready
 
 
 def register(app: typer.Typer) -> None:
@@ -27,38 +28,28 @@ def create(
     follow: Annotated[
         bool, typer.Option("--follow", help="Stay, and write events.jsonl until it is finished.")
     ] = False,
-    ready_fd: Annotated[
-        int | None,
-        typer.Option(hidden=True, help="Write the run's url to this descriptor when it is there."),
-    ] = None,
+    ready_fd: ReadyFd = None,
 ) -> None:
     """Put a run into a store: clients join it with `folkmoot join store:…`.
 
     Its clients keep it together. A run that is there already, with the same configuration, is
     left as it is.
     """
-    from folkmoot.authority import Denied
-    from folkmoot.authority.store.kv import StoreError
     from folkmoot.cli.interrupt import run_until_interrupted
-    from folkmoot.cli.user_errors import user_errors
-    from folkmoot.core.config import ConfigError
     from folkmoot.runs.config import load_run
     from folkmoot.runs.create import create_run, follow_run
     from folkmoot.runs.serve import read_keys
 
-    with user_errors(ConfigError, StoreError, Denied, OSError, ValueError, ImportError):
-        run = load_run(file)
-        home = folder or Path("out") / run.run_id / "server"
-        allowed = read_keys(allow) if allow else frozenset()
-        made = asyncio.run(create_run(run, store, home, allow=allowed))
-        how = "created" if made.new else "was there already"
-        typer.echo(f"run '{run.run_id}' ({how}) in {store}")
-        here = f"{made.url} --run-id {run.run_id}"
-        typer.echo(f"  join:  folkmoot join {here}")
-        typer.echo(f"  owner: folkmoot pause {here} --key {made.owner_key}")
-        if ready_fd is not None:
-            os.write(ready_fd, f"{made.url}\n".encode())
-            os.close(ready_fd)
-        if follow:
-            finished = run_until_interrupted(follow_run(made, home))
-            typer.echo("the run is finished" if finished else "stopped; the run goes on without us")
+    run = load_run(file)
+    home = folder or Path("out") / run.run_id / "server"
+    allowed = read_keys(allow) if allow else frozenset()
+    made = asyncio.run(create_run(run, store, home, allow=allowed))
+    how = "created" if made.new else "was there already"
+    typer.echo(f"run '{run.run_id}' ({how}) in {store}")
+    here = f"{made.url} --run-id {run.run_id}"
+    typer.echo(f"  join:  folkmoot join {here}")
+    typer.echo(f"  owner: folkmoot pause {here} --key {made.owner_key}")
+    tell_ready(ready_fd, made.url)
+    if follow:
+        finished = run_until_interrupted(follow_run(made, home))
+        typer.echo("the run is finished" if finished else "stopped; the run goes on without us")

@@ -24,13 +24,12 @@ def prepare(
     pattern: Annotated[str, typer.Option(help="Which files of a folder to take.")] = "*",
 ) -> None:
     """Tokenise FILES into one token file. Run it again after a kill: it continues."""
-    from folkmoot.cli.user_errors import user_errors
     from folkmoot.learning.data.prepare import Done, Prepared
     from folkmoot.learning.data.prepare import prepare as steps
 
     inputs = expand(files, pattern)
     total = sum(path.stat().st_size for path in inputs if path.is_file())
-    with user_errors(ValueError, OSError), progress_bar("preparing", total) as advance:
+    with progress_bar("preparing", total) as advance:
         for step in steps(inputs, tokenizer, out):
             if isinstance(step, Done):
                 advance(step.consumed)
@@ -45,14 +44,12 @@ def fingerprint(
     file: Annotated[Path, typer.Argument(help="The run's configuration, run.toml.")],
 ) -> None:
     """Print the fingerprint of a run's data and tokenizer, to put into its file under [model]."""
-    from folkmoot.cli.user_errors import user_errors
     from folkmoot.exchange.bucket import open_object
     from folkmoot.learning.data.fingerprint import fingerprints, written
     from folkmoot.runs.config import load_run
 
-    with user_errors(ValueError, OSError):
-        found = fingerprints(load_run(file).model, open_object)
-        typer.echo(f'fingerprint = "{written(found)}"')
+    found = fingerprints(load_run(file).model, open_object)
+    typer.echo(f'fingerprint = "{written(found)}"')
 
 
 def expand(files: list[Path], pattern: str) -> list[Path]:

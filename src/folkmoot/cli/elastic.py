@@ -74,8 +74,6 @@ def run(
         folkmoot elastic run --ranks 4 --nodes 2 --node-rank 0 \\
             --job NAME --store tcp://HOST:29400 train.py
     """
-    from folkmoot.authority.store.kv import StoreError
-    from folkmoot.cli.user_errors import user_errors
     from folkmoot.elastic.launch import Job, Launcher, python
     from folkmoot.elastic.settings import rules_from
 
@@ -85,10 +83,8 @@ def run(
         "heartbeat_timeout": heartbeat_timeout,
         "join_timeout": join_timeout,
     }
-    expected = (ValueError, StoreError, OSError, RuntimeError)
-    with user_errors(*expected):
-        _check(script, module, store, job, nodes, node_rank)
-    with user_errors(*expected), _store(store) as url:
+    _check(script, module, store, job, nodes, node_rank)
+    with _store(store) as url:
         plan = Job(
             command=python(script, tuple(arguments or ()), module),
             store=url,
@@ -130,4 +126,4 @@ def _store(url: str) -> Iterator[str]:
         return
     serve = [sys.executable, "-m", "folkmoot", "store", "serve", "--port=0"]
     with tempfile.TemporaryDirectory() as folder, Processes(Path(folder)) as processes:
-        yield processes.start_ready("store", lambda fd: [*serve, f"--ready-fd={fd}"])
+        yield processes.start_ready("store", serve)

@@ -35,14 +35,10 @@ def serve(file: Config) -> None:
     Every step is journaled before it is acted on: killed and started again, it goes on with the
     same round.
     """
-    from folkmoot.cli.user_errors import user_errors
-    from folkmoot.core.config import ConfigError
     from folkmoot.federated.coordinator.config import load_federation
-    from folkmoot.host.journal import JournalError
 
-    with user_errors(ConfigError, JournalError, OSError):
-        config = load_federation(file)
-        run_until_interrupted(_serve(config))
+    config = load_federation(file)
+    run_until_interrupted(_serve(config))
 
 
 def join(
@@ -79,28 +75,24 @@ def join(
     tls_key: tls.Key = None,
 ) -> None:
     """Take part in a federation until it has finished; reconnects for ever."""
-    from folkmoot.cli.user_errors import user_errors
-    from folkmoot.exchange.bucket import BucketError
     from folkmoot.federated.participant.loop import Settings, take_part
-    from folkmoot.federated.wire import RequestRefused
     from folkmoot.host.memory import keep_memory
     from folkmoot.host.tls import client_tls
 
     keep_memory()
-    with user_errors(RequestRefused, BucketError, OSError, ValueError, TypeError):
-        settings = Settings(
-            address=address,
-            run_id=run_id,
-            identity=str(key),
-            bucket=bucket,
-            log=str(log or key.with_suffix(".events.jsonl")),
-            tls=client_tls(tls_ca, tls_cert, tls_key),
-            peers=tomllib.loads(peers.read_text()) if peers else {},
-            policy=_policy(policy, coordinator, allow_bucket or []),
-        )
-        made = load_participant(participant)()
-        if not run_until_interrupted(take_part(made, settings)):
-            raise typer.Exit(130)
+    settings = Settings(
+        address=address,
+        run_id=run_id,
+        identity=str(key),
+        bucket=bucket,
+        log=str(log or key.with_suffix(".events.jsonl")),
+        tls=client_tls(tls_ca, tls_cert, tls_key),
+        peers=tomllib.loads(peers.read_text()) if peers else {},
+        policy=_policy(policy, coordinator, allow_bucket or []),
+    )
+    made = load_participant(participant)()
+    if not run_until_interrupted(take_part(made, settings)):
+        raise typer.Exit(130)
     typer.echo("the federation has finished")
 
 
@@ -125,11 +117,9 @@ def status(
     tls_key: tls.Key = None,
 ) -> None:
     """Say how far a federation is."""
-    from folkmoot.cli.user_errors import user_errors
     from folkmoot.host.tls import client_tls
 
-    with user_errors(OSError, ValueError):
-        typer.echo(asyncio.run(_status(address, client_tls(tls_ca, tls_cert, tls_key))))
+    typer.echo(asyncio.run(_status(address, client_tls(tls_ca, tls_cert, tls_key))))
 
 
 def up(
@@ -146,34 +136,28 @@ def up(
     show the same certificate, if the coordinator asks for one. When too many of them have ended for
     the federation to go on, it says so and ends.
     """
-    from folkmoot.cli.user_errors import user_errors
-    from folkmoot.core.config import ConfigError
     from folkmoot.federated.coordinator.config import BESIDE_JOURNAL, load_federation
-    from folkmoot.host.journal import JournalError
 
-    with user_errors(ConfigError, JournalError, OSError, ValueError):
-        config = load_federation(file, BESIDE_JOURNAL)
-        load_participant(participant)
-        given = (tls_ca or config.security.tls_certificate, tls_cert, tls_key)
-        shown = zip(("--tls-ca", "--tls-cert", "--tls-key"), given, strict=True)
-        join = [f"{option}={file}" for option, file in shown if file]
-        if config.security.tls_client_authority and not tls_cert:
-            raise ValueError(
-                "the coordinator asks participants for certificates ([security] "
-                "tls_client_authority): give one with --tls-cert and --tls-key"
-            )
-        run_until_interrupted(_up(config, [f"--participant={participant}", *join], count))
+    config = load_federation(file, BESIDE_JOURNAL)
+    load_participant(participant)
+    given = (tls_ca or config.security.tls_certificate, tls_cert, tls_key)
+    shown = zip(("--tls-ca", "--tls-cert", "--tls-key"), given, strict=True)
+    join = [f"{option}={file}" for option, file in shown if file]
+    if config.security.tls_client_authority and not tls_cert:
+        raise ValueError(
+            "the coordinator asks participants for certificates ([security] "
+            "tls_client_authority): give one with --tls-cert and --tls-key"
+        )
+    run_until_interrupted(_up(config, [f"--participant={participant}", *join], count))
 
 
 def key(
     file: Annotated[Path, typer.Argument(help="The key file; made when it is not there.")],
 ) -> None:
     """Print the public key of a participant, for the owner's allow-list."""
-    from folkmoot.cli.user_errors import user_errors
     from folkmoot.host.signing import Identity
 
-    with user_errors(OSError, ValueError):
-        typer.echo(Identity.load(file).public.hex())
+    typer.echo(Identity.load(file).public.hex())
 
 
 def load_participant(name: str) -> Any:

@@ -29,29 +29,23 @@ def simulate(
     The coordinator, its requests and its updates are real. The same seed gives the same keys and
     selections, and the same model if participants draw from nothing but their number.
     """
+    from folkmoot.cli.federate import load_participant
     from folkmoot.cli.progress import progress_bar
-    from folkmoot.cli.user_errors import user_errors
-    from folkmoot.core.config import ConfigError
     from folkmoot.federated.coordinator.config import BESIDE_JOURNAL, load_federation
     from folkmoot.federated.simulation import simulation
-    from folkmoot.host.journal import JournalError
 
-    failures = (ConfigError, JournalError, OSError, ValueError, simulation.SimulationFailed)
-    with user_errors(*failures):
-        from folkmoot.cli.federate import load_participant
+    load_participant(participant)
+    config = simulation.prepared(load_federation(file, BESIDE_JOURNAL), out, rounds, seed)
+    total = config.rounds.rounds * config.rounds.goal(count)
+    pool = processes or os.cpu_count() or 1
+    done: list[simulation.Simulated] = []
 
-        load_participant(participant)
-        config = simulation.prepared(load_federation(file, BESIDE_JOURNAL), out, rounds, seed)
-        total = config.rounds.rounds * config.rounds.goal(count)
-        pool = processes or os.cpu_count() or 1
-        done: list[simulation.Simulated] = []
+    async def run() -> None:
+        with progress_bar(f"{count} participants, {pool} processes", total) as tell:
+            done.append(await simulation.simulate(config, participant, count, pool, tell))
 
-        async def run() -> None:
-            with progress_bar(f"{count} participants, {pool} processes", total) as tell:
-                done.append(await simulation.simulate(config, participant, count, pool, tell))
-
-        if not run_until_interrupted(run()):
-            raise typer.Exit(130)
+    if not run_until_interrupted(run()):
+        raise typer.Exit(130)
     (result,) = done
     typer.echo(
         f"{result.rounds} rounds, {result.updates} updates in {result.seconds:.1f} s; "

@@ -21,15 +21,12 @@ def generate(
     seed: Annotated[int, typer.Option(help="The same seed writes the same text.")] = 0,
 ) -> None:
     """Write text that goes on from PROMPT, using the newest good checkpoint."""
-    from folkmoot.cli.user_errors import user_errors
-    from folkmoot.exchange.bucket import BucketError
     from folkmoot.runs.trained_model import load_checkpoint
 
     logging.basicConfig(format="folkmoot: %(message)s")
-    with user_errors(ValueError, OSError, BucketError):
-        model = load_checkpoint(checkpoint)
-        text = model.generate(prompt, tokens, temperature=temperature, top_k=top_k, seed=seed)
-        typer.echo(prompt, nl=False)
-        for piece in text:
-            typer.echo(piece, nl=False)
-        typer.echo()
+    model = load_checkpoint(checkpoint)
+    text = model.generate(prompt, tokens, temperature=temperature, top_k=top_k, seed=seed)
+    typer.echo(prompt, nl=False)
+    for piece in text:
+        typer.echo(piece, nl=False)
+    typer.echo()

@@ -61,10 +61,8 @@ def init(
     file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("run.toml"),
 ) -> None:
     """Write a commented run.toml."""
-    from folkmoot.cli.user_errors import user_errors
 
-    with user_errors(OSError):
-        if file.exists():
-            raise FileExistsError(f"{file} exists; name another file, or remove it")
-        file.write_bytes(TEMPLATE.encode())
+    if file.exists():
+        raise FileExistsError(f"{file} exists; name another file, or remove it")
+    file.write_bytes(TEMPLATE.encode())
     typer.echo(f"wrote {file}: set run_id and [model.data], then `folkmoot up {file}`")

@@ -53,20 +53,14 @@ def run(
 
     A job that was interrupted by a power cut or kill -9 is taken up where it was.
     """
-    from folkmoot.cli.user_errors import user_errors
-    from folkmoot.host.journal import JournalError
     from folkmoot.unified.api import load_job
     from folkmoot.unified.jobs import hold_job, prepare
-    from folkmoot.unified.launcher import MasterError
-    from folkmoot.unified.master.home import HomeError
     from folkmoot.unified.master.standby import wait_for_turn
-    from folkmoot.unified.substrate import SubstrateError
 
-    with user_errors(MasterError, HomeError, JournalError, SubstrateError, OSError, ValueError):
-        home = prepare(load_job(source), folder, on, ray_address, state)
-        take_over = wait_for_turn(home) if standby else False
-        _follow(home)
-        outcome = hold_job(home, _say, take_over)
+    home = prepare(load_job(source), folder, on, ray_address, state)
+    take_over = wait_for_turn(home) if standby else False
+    _follow(home)
+    outcome = hold_job(home, _say, take_over)
     _say(f"{outcome.reason} (exit code {outcome.exit_code})")
     raise typer.Exit(outcome.exit_code)
 
@@ -79,26 +73,19 @@ def submit(
     state: State = "",
 ) -> None:
     """Start a job on its own and return at once."""
-    from folkmoot.cli.user_errors import user_errors
     from folkmoot.unified.api import load_job
     from folkmoot.unified.jobs import submit_job
-    from folkmoot.unified.master.home import HomeError
 
-    with user_errors(HomeError, OSError, ValueError):
-        spec = load_job(source)
-        home = submit_job(spec, folder, on, ray_address, state)
+    spec = load_job(source)
+    home = submit_job(spec, folder, on, ray_address, state)
     typer.echo(f"{spec.name} was submitted; it is kept in {home.folder}")
 
 
 def status(name: Name) -> None:
     """Say in what stage a job and its actors are."""
-    from folkmoot.cli.user_errors import user_errors
-    from folkmoot.unified.master.home import HomeError
-    from folkmoot.unified.rpc.errors import RpcError
 
-    with user_errors(HomeError, OSError, RpcError):
-        for line in _status(_home(name)):
-            typer.echo(line)
+    for line in _status(_home(name)):
+        typer.echo(line)
 
 
 def logs(
@@ -107,18 +94,16 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", help="The last so many of each.")] = 100,
 ) -> None:
     """Show what the actors of a job printed."""
-    from folkmoot.cli.user_errors import user_errors
     from folkmoot.unified.master.home import HomeError
 
-    with user_errors(HomeError, OSError):
-        home = _home(name)
-        wanted = [home.log(actor)] if actor else sorted(home.log("*").parent.glob("[!.]*.log"))
-        for path in wanted:
-            if not path.exists():
-                there = ", ".join(p.stem for p in sorted(path.parent.glob("[!.]*.log")))
-                raise HomeError(f"{actor} has printed nothing; there is: {there or 'nobody'}")
-            for line in path.read_text(errors="replace").splitlines()[-lines:]:
-                typer.echo(line if actor else f"[{path.stem}] {line}")
+    home = _home(name)
+    wanted = [home.log(actor)] if actor else sorted(home.log("*").parent.glob("[!.]*.log"))
+    for path in wanted:
+        if not path.exists():
+            there = ", ".join(p.stem for p in sorted(path.parent.glob("[!.]*.log")))
+            raise HomeError(f"{actor} has printed nothing; there is: {there or 'nobody'}")
+        for line in path.read_text(errors="replace").splitlines()[-lines:]:
+            typer.echo(line if actor else f"[{path.stem}] {line}")
 
 
 def stop(
@@ -126,20 +111,17 @@ def stop(
     wait: Annotated[bool, typer.Option(help="Return when nothing of it is left.")] = True,
 ) -> None:
     """Stop a job."""
-    from folkmoot.cli.user_errors import user_errors
     from folkmoot.unified.master.home import HomeError
-    from folkmoot.unified.rpc.errors import RpcError
 
-    with user_errors(HomeError, OSError, RpcError):
-        home = _home(name)
-        if outcome := home.outcome():
-            typer.echo(f"it is over already: {outcome.reason}")
-            return
-        line = _line(home)
-        if refused := line.stop():
-            raise HomeError(refused)
-        if wait:
-            line.until_gone()
+    home = _home(name)
+    if outcome := home.outcome():
+        typer.echo(f"it is over already: {outcome.reason}")
+        return
+    line = _line(home)
+    if refused := line.stop():
+        raise HomeError(refused)
+    if wait:
+        line.until_gone()
     typer.echo("stopped" if wait else "it was asked to stop")
 
 
@@ -149,25 +131,19 @@ def scale(
     total: Annotated[int, typer.Argument(help="How many workers it should have.", min=0)],
 ) -> None:
     """Give a role more or fewer workers, while the job runs."""
-    from folkmoot.cli.user_errors import user_errors
     from folkmoot.unified.master.home import HomeError
-    from folkmoot.unified.rpc.errors import RpcError
 
-    with user_errors(HomeError, OSError, RpcError):
-        if refused := _line(_home(name)).scale(role, total):
-            raise HomeError(refused)
+    if refused := _line(_home(name)).scale(role, total):
+        raise HomeError(refused)
     typer.echo(f"{role} goes to {total}")
 
 
 def post_mortem(name: Name) -> None:
     """Say who failed first, what followed from it and what it cost."""
-    from folkmoot.cli.user_errors import user_errors
     from folkmoot.observe.post_mortem import read_story, told
-    from folkmoot.unified.master.home import HomeError
 
-    with user_errors(HomeError, OSError):
-        for line in told(read_story(_home(name).events)):
-            typer.echo(line)
+    for line in told(read_story(_home(name).events)):
+        typer.echo(line)
 
 
 def _home(name: str) -> Home:

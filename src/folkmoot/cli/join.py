@@ -64,10 +64,8 @@ def join(
 
     Ctrl-C tells the run and leaves; a second one leaves at once. Needs folkmoot[train].
     """
-    from folkmoot.authority import Denied
     from folkmoot.authority.open import split_url
     from folkmoot.cli.interrupt import run_until_interrupted
-    from folkmoot.cli.user_errors import user_errors
     from folkmoot.cli.user_modules import import_module
     from folkmoot.core.coordinator.config import RUN_ID_RULE, is_run_id
     from folkmoot.core.identity import short
@@ -76,40 +74,39 @@ def join(
     from folkmoot.host.tls import client_tls
 
     keep_memory()  # before torch starts threads
-    with user_errors(Denied, OSError, ValueError, ImportError):
-        if not is_run_id(run_id):
-            raise ValueError(f"--run-id {run_id!r}: it {RUN_ID_RULE}")
-        places = dict(_pair(text) for text in mapped or ())
-        home = folder or Path("out") / run_id / "client"
-        identity = Identity.read(key) if key else Identity.load(home / "client.key")
-        name = short(identity.public)
-        typer.echo(f"client {name} joins run '{run_id}' at {address}")
-        split_url(address)
-        typer.echo("  loads torch")
-        import torch
+    if not is_run_id(run_id):
+        raise ValueError(f"--run-id {run_id!r}: it {RUN_ID_RULE}")
+    places = dict(_pair(text) for text in mapped or ())
+    home = folder or Path("out") / run_id / "client"
+    identity = Identity.read(key) if key else Identity.load(home / "client.key")
+    name = short(identity.public)
+    typer.echo(f"client {name} joins run '{run_id}' at {address}")
+    split_url(address)
+    typer.echo("  loads torch")
+    import torch
 
-        from folkmoot.observe.narrator import Narrator
-        from folkmoot.runs.join import join_run
+    from folkmoot.observe.narrator import Narrator
+    from folkmoot.runs.join import join_run
 
-        for module in modules or ():
-            import_module(module)
-        if threads:
-            torch.set_num_threads(threads)
-        finished = run_until_interrupted(
-            join_run(
-                address,
-                run_id,
-                home,
-                key=key,
-                bind=bind,
-                relays=relay or (),
-                store_gb=store_gb,
-                tls=client_tls(tls_ca, tls_cert, tls_key),
-                trust=trust or (),
-                places=places,
-                tell=Narrator(lambda line: typer.echo(f"  {line}")),
-            )
+    for module in modules or ():
+        import_module(module)
+    if threads:
+        torch.set_num_threads(threads)
+    finished = run_until_interrupted(
+        join_run(
+            address,
+            run_id,
+            home,
+            key=key,
+            bind=bind,
+            relays=relay or (),
+            store_gb=store_gb,
+            tls=client_tls(tls_ca, tls_cert, tls_key),
+            trust=trust or (),
+            places=places,
+            tell=Narrator(lambda line: typer.echo(f"  {line}")),
         )
+    )
     typer.echo(f"client {name}: {'the run is finished' if finished else 'left'}")
 
 

@@ -1,10 +1,11 @@
 """`folkmoot serve`: keep a run's state for clients to join."""
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from folkmoot.cli.ready import ReadyFd, tell_ready
 
 
 def register(app: typer.Typer) -> None:
@@ -34,10 +35,7 @@ def serve(
             " else the checkpointer is believed), always, never."
         ),
     ] = "auto",
-    ready_fd: Annotated[
-        int | None,
-        typer.Option(hidden=True, help="Write the address to this descriptor when listening."),
-    ] = None,
+    ready_fd: ReadyFd = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM) to serve TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
     tls_client_ca: Annotated[
@@ -52,31 +50,27 @@ def serve(
     from folkmoot.authority.server.claims import Policy
     from folkmoot.authority.server.serve import collect_seldom
     from folkmoot.cli.interrupt import run_until_interrupted
-    from folkmoot.cli.user_errors import user_errors
-    from folkmoot.core.config import ConfigError
-    from folkmoot.host.journal import JournalError
     from folkmoot.host.tls import server_tls
     from folkmoot.observe.narrator import ServerNarrator
     from folkmoot.runs.config import load_run
     from folkmoot.runs.serve import read_keys, serve_run
 
     collect_seldom()
-    with user_errors(ConfigError, JournalError, OSError, ValueError, ImportError):
-        run = load_run(file)
-        tls = server_tls(tls_cert, tls_key, tls_client_ca)
-        if verify_checkpoints not in tuple(Policy):
-            raise ValueError("--verify-checkpoints is auto, always or never")
-        served = serve_run(
-            run,
-            state or Path("out") / run.run_id / "server",
-            listen_at=listen,
-            allow=read_keys(allow) if allow else (),
-            data=data,
-            verify_checkpoints=verify_checkpoints,
-            tls=tls,
-            tell=ServerNarrator(lambda line: typer.echo(f"  {line}")),
-        )
-        run_until_interrupted(_serve(served, tls, ready_fd, file))
+    run = load_run(file)
+    tls = server_tls(tls_cert, tls_key, tls_client_ca)
+    if verify_checkpoints not in tuple(Policy):
+        raise ValueError("--verify-checkpoints is auto, always or never")
+    served = serve_run(
+        run,
+        state or Path("out") / run.run_id / "server",
+        listen_at=listen,
+        allow=read_keys(allow) if allow else (),
+        data=data,
+        verify_checkpoints=verify_checkpoints,
+        tls=tls,
+        tell=ServerNarrator(lambda line: typer.echo(f"  {line}")),
+    )
+    run_until_interrupted(_serve(served, tls, ready_fd, file))
     typer.echo("stopped; start again with the same --state to go on")
 
 
@@ -84,9 +78,7 @@ async def _serve(served: Any, tls: Any, ready_fd: int | None, file: Path) -> Non
     from folkmoot.host.routes import is_loopback, shown_address
 
     async with served as server:
-        if ready_fd is not None:
-            os.write(ready_fd, f"{server.address}\n".encode())
-            os.close(ready_fd)
+        tell_ready(ready_fd, server.address)
         how = "resumed" if server.resumed else "new"
         typer.echo(f"run '{server.run_id}' ({how}) at {server.address}")
         how_to_reach = " --tls-ca CA.pem" if tls else ""

@@ -1,12 +1,12 @@
 """`folkmoot solana`: a run that a program on Solana keeps, and a network of one to try it out."""
 
 import asyncio
-import os
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from folkmoot.cli.ready import ReadyFd, tell_ready
 
 Url = Annotated[str, typer.Argument(help="The run: solana:<run_id>@<rpc-url>.")]
 File = Annotated[Path, typer.Argument(help="The run's configuration, run.toml.")]
@@ -23,14 +23,6 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="solana")
 
 
-def _errors() -> AbstractContextManager[None]:
-    from folkmoot.authority import Denied, Unreachable
-    from folkmoot.cli.user_errors import user_errors
-    from folkmoot.core.config import ConfigError
-
-    return user_errors(ConfigError, Denied, Unreachable, OSError, ValueError, ImportError)
-
-
 def create_run(
     file: File,
     url: Annotated[str, typer.Option(help="JSON-RPC of the cluster, http://host:port.")],
@@ -44,41 +36,34 @@ def create_run(
     follow: Annotated[
         Path | None, typer.Option(help="Stay, and write events.jsonl in this folder.")
     ] = None,
-    ready_fd: Annotated[
-        int | None,
-        typer.Option(hidden=True, help="Write the run's url to this descriptor when it is there."),
-    ] = None,
+    ready_fd: ReadyFd = None,
 ) -> None:
     """Put a run on chain. Its owner pays the rent, and gets it back when the run is closed."""
-    with _errors():
-        from folkmoot.cli.interrupt import run_until_interrupted
-        from folkmoot.runs.config import load_run
-        from folkmoot.runs.solana import create_on_chain, follow_on_chain
+    from folkmoot.cli.interrupt import run_until_interrupted
+    from folkmoot.runs.config import load_run
+    from folkmoot.runs.solana import create_on_chain, follow_on_chain
 
-        run = load_run(file)
-        making = create_on_chain(run, url, key, open_to_all=not closed, points_per_epoch=points)
-        place, new = asyncio.run(making)
-        typer.echo(f"run '{run.run_id}' ({'created' if new else 'was there already'})")
-        typer.echo(f"  join:  folkmoot join {place} --run-id {run.run_id}")
-        typer.echo(f"  owner: folkmoot solana pause {place} --key {key}")
-        if ready_fd is not None:
-            os.write(ready_fd, place.encode())
-            os.close(ready_fd)
-        if follow is not None:
-            finished = run_until_interrupted(follow_on_chain(place, follow))
-            typer.echo("the run is finished" if finished else "stopped; the run goes on without us")
+    run = load_run(file)
+    making = create_on_chain(run, url, key, open_to_all=not closed, points_per_epoch=points)
+    place, new = asyncio.run(making)
+    typer.echo(f"run '{run.run_id}' ({'created' if new else 'was there already'})")
+    typer.echo(f"  join:  folkmoot join {place} --run-id {run.run_id}")
+    typer.echo(f"  owner: folkmoot solana pause {place} --key {key}")
+    tell_ready(ready_fd, place)
+    if follow is not None:
+        finished = run_until_interrupted(follow_on_chain(place, follow))
+        typer.echo("the run is finished" if finished else "stopped; the run goes on without us")
 
 
 def update(url: Url, file: File, key: Key) -> None:
     """Make the run on chain the one in the file; `folkmoot update` says what may change when."""
-    with _errors():
-        from folkmoot.runs.config import load_run
-        from folkmoot.runs.control import update_run
+    from folkmoot.runs.config import load_run
+    from folkmoot.runs.control import update_run
 
-        _, changed = asyncio.run(update_run(url, load_run(file), key))
-        for change in changed:
-            typer.echo(f"  {change}")
-        typer.echo("updated" if changed else "nothing to change")
+    _, changed = asyncio.run(update_run(url, load_run(file), key))
+    for change in changed:
+        typer.echo(f"  {change}")
+    typer.echo("updated" if changed else "nothing to change")
 
 
 def authorize(
@@ -88,18 +73,17 @@ def authorize(
     revoke: Annotated[bool, typer.Option("--revoke", help="Let them in no longer.")] = False,
 ) -> None:
     """Let clients into a run that is closed."""
-    with _errors():
-        from solders.pubkey import Pubkey
+    from solders.pubkey import Pubkey
 
-        from folkmoot.runs import solana
+    from folkmoot.runs import solana
 
-        hex_digits = 64
-        known = [
-            bytes.fromhex(name) if len(name) == hex_digits else bytes(Pubkey.from_string(name))
-            for name in clients
-        ]
-        asyncio.run(solana.authorize(url, key, known, revoke))
-        typer.echo(f"{len(known)} {'revoked' if revoke else 'authorized'}")
+    hex_digits = 64
+    known = [
+        bytes.fromhex(name) if len(name) == hex_digits else bytes(Pubkey.from_string(name))
+        for name in clients
+    ]
+    asyncio.run(solana.authorize(url, key, known, revoke))
+    typer.echo(f"{len(known)} {'revoked' if revoke else 'authorized'}")
 
 
 def pause(url: Url, key: Key) -> None:
@@ -113,12 +97,11 @@ def resume(url: Url, key: Key) -> None:
 
 
 def _order(what: str, url: str, key: Path) -> None:
-    with _errors():
-        from folkmoot.cli.control import show
-        from folkmoot.runs import control
-        from folkmoot.runs.solana import place_of
+    from folkmoot.cli.control import show
+    from folkmoot.runs import control
+    from folkmoot.runs.solana import place_of
 
-        show(asyncio.run(getattr(control, what)(url, place_of(url).run_id, key)))
+    show(asyncio.run(getattr(control, what)(url, place_of(url).run_id, key)))
 
 
 def tick(url: Url, key: Key) -> None:
@@ -130,24 +113,22 @@ def tick(url: Url, key: Key) -> None:
         async with owning(url, key) as owner:
             await owner.tick()
 
-    with _errors():
-        asyncio.run(once())
-        typer.echo("ticked")
+    asyncio.run(once())
+    typer.echo("ticked")
 
 
 def status(url: Url) -> None:
     """Say how far a run is, and what its clients have earned. Anybody may look."""
-    with _errors():
-        from solders.pubkey import Pubkey
+    from solders.pubkey import Pubkey
 
-        from folkmoot.cli.control import show
-        from folkmoot.runs.solana import standing
+    from folkmoot.cli.control import show
+    from folkmoot.runs.solana import standing
 
-        found = asyncio.run(standing(url))
-        show(found.state)
-        typer.echo(f"  account {found.address}")
-        for client, points in found.points:
-            typer.echo(f"  {Pubkey(client)}: {points} points")
+    found = asyncio.run(standing(url))
+    show(found.state)
+    typer.echo(f"  account {found.address}")
+    for client, points in found.points:
+        typer.echo(f"  {Pubkey(client)}: {points} points")
 
 
 def close(url: Url, key: Key) -> None:
@@ -159,9 +140,8 @@ def close(url: Url, key: Key) -> None:
         async with owning(url, key) as owner:
             await owner.close_run()
 
-    with _errors():
-        asyncio.run(once())
-        typer.echo("closed")
+    asyncio.run(once())
+    typer.echo("closed")
 
 
 def localnet(
@@ -179,10 +159,7 @@ def localnet(
         float, typer.Option(help="Share of transactions that are lost.", min=0.0, max=1.0)
     ] = 0.0,
     delay: Annotated[float, typer.Option(help="Seconds before a transaction runs.", min=0.0)] = 0.0,
-    ready_fd: Annotated[
-        int | None,
-        typer.Option(hidden=True, help="Write the url to this descriptor when listening."),
-    ] = None,
+    ready_fd: ReadyFd = None,
 ) -> None:
     """Serve Solana's JSON-RPC on this machine until Ctrl-C, with Folkmoot's program deployed.
 
@@ -190,30 +167,26 @@ def localnet(
     when this process ends, the network is gone.
     """
     from folkmoot.cli.interrupt import run_until_interrupted
-    from folkmoot.cli.user_errors import user_errors
 
-    with user_errors(OSError, ValueError, ImportError):
-        try:
-            from solders.pubkey import Pubkey
+    try:
+        from solders.pubkey import Pubkey
 
-            from folkmoot.authority.solana.instructions import PROGRAM_ID
-            from folkmoot.authority.solana.localnet.ledger import Faults, Ledger
-            from folkmoot.authority.solana.localnet.serve import serving
-        except ImportError as error:
-            raise ImportError(f"{error}: pip install 'folkmoot[solana]'") from None
-        ledger = Ledger(faults=Faults(drop=drop, delay=delay))
-        for key in fund or ():
-            ledger.airdrop(Pubkey.from_string(key), 1000 * 10**9)
+        from folkmoot.authority.solana.instructions import PROGRAM_ID
+        from folkmoot.authority.solana.localnet.ledger import Faults, Ledger
+        from folkmoot.authority.solana.localnet.serve import serving
+    except ImportError as error:
+        raise ImportError(f"{error}: pip install 'folkmoot[solana]'") from None
+    ledger = Ledger(faults=Faults(drop=drop, delay=delay))
+    for key in fund or ():
+        ledger.airdrop(Pubkey.from_string(key), 1000 * 10**9)
 
-        async def serve() -> None:
-            async with serving(ledger, host, port) as net:
-                typer.echo(f"localnet at {net.url}, subscriptions at port {net.port + 1}")
-                typer.echo(f"  program {PROGRAM_ID}")
-                typer.echo("  it keeps nothing on disk: when it ends, the network is gone")
-                if ready_fd is not None:
-                    os.write(ready_fd, net.url.encode())
-                    os.close(ready_fd)
-                await asyncio.Event().wait()
+    async def serve() -> None:
+        async with serving(ledger, host, port) as net:
+            typer.echo(f"localnet at {net.url}, subscriptions at port {net.port + 1}")
+            typer.echo(f"  program {PROGRAM_ID}")
+            typer.echo("  it keeps nothing on disk: when it ends, the network is gone")
+            tell_ready(ready_fd, net.url)
+            await asyncio.Event().wait()
 
-        run_until_interrupted(serve())
+    run_until_interrupted(serve())
     typer.echo("stopped; the network is gone")

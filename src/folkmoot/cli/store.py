@@ -1,11 +1,12 @@
 """`folkmoot store serve`: a shared store in a process of its own."""
 
-import os
 import signal
 import socket
 from typing import Annotated
 
 import typer
+
+from folkmoot.cli.ready import ReadyFd, tell_ready
 
 
 def register(app: typer.Typer) -> None:
@@ -23,10 +24,7 @@ def serve(
     port: Annotated[
         int, typer.Option(help="Port to listen at; 0 takes a free one.", min=0, max=65535)
     ] = 29400,
-    ready_fd: Annotated[
-        int | None,
-        typer.Option(hidden=True, help="Write the url to this descriptor when listening."),
-    ] = None,
+    ready_fd: ReadyFd = None,
 ) -> None:
     """Serve a torch TCPStore until Ctrl-C.
 
@@ -35,7 +33,6 @@ def serve(
     etcd (etcd://host:2379,host:2379), which keeps its state on disk and survives lost members.
     """
     from folkmoot.authority.store.kv.tcp_server import listen
-    from folkmoot.cli.user_errors import user_errors
 
     # A signal may reach any thread, also one of torch's: the wake-up comes here all the same.
     told, tell = socket.socketpair()
@@ -43,19 +40,16 @@ def serve(
     signal.set_wakeup_fd(tell.fileno())
     for end in (signal.SIGINT, signal.SIGTERM):
         signal.signal(end, lambda number, frame: None)
-    with user_errors(OSError, ImportError):
-        try:
-            store, url = listen(host, port)
-        except ImportError as error:
-            raise ImportError(
-                f"a TCPStore is a part of torch, which is not installed ({error}): "
-                "pip install 'folkmoot[train]', or use etcd"
-            ) from None
+    try:
+        store, url = listen(host, port)
+    except ImportError as error:
+        raise ImportError(
+            f"a TCPStore is a part of torch, which is not installed ({error}): "
+            "pip install 'folkmoot[train]', or use etcd"
+        ) from None
     typer.echo(f"store at {url}")
     typer.echo("  it keeps nothing on disk: when it ends, what runs on it has to start again")
-    if ready_fd is not None:
-        os.write(ready_fd, url.encode())
-        os.close(ready_fd)
+    tell_ready(ready_fd, url)
     told.recv(1)
     del store
     typer.echo("stopped; what it held is gone")

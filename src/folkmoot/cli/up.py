@@ -32,35 +32,30 @@ def up(
     store goes on as long as the store does: the one that is started here ends with this command,
     and so does the Solana network that --authority solana starts.
     """
-    from folkmoot.cli.user_errors import user_errors
-    from folkmoot.core.config import ConfigError
     from folkmoot.observe.local_run import sum_up, watch
     from folkmoot.runs.config import load_run
     from folkmoot.runs.local_processes import LocalRun
 
-    with user_errors(ConfigError, OSError, RuntimeError, ValueError):
-        if authority not in ("server", "store", "solana"):
-            raise ValueError(f"--authority {authority}: it is server, store or solana")
-        if store and authority != "store":
-            raise ValueError("--store is for a run that a store holds: add --authority store")
-        run = load_run(file)
-        home = folder or Path("out") / run.run_id
-        with LocalRun(file, run.run_id, home, threads) as local:
-            if authority == "store":
-                local.keep_in_store(store)
-            elif authority == "solana":
-                local.keep_on_solana()
-            else:
-                local.serve()
-            for _ in range(clients):
-                local.join()
-            try:
-                picture = watch(local, run)
-            except KeyboardInterrupt:
-                lost = authority != "server" and not store
-                again = (
-                    f"what the {authority} held is gone" if lost else "run the same command again"
-                )
-                typer.echo(f"stopping; {again}{'' if lost else ' to go on'}")
-                return
-            sum_up(picture, home, run)
+    if authority not in ("server", "store", "solana"):
+        raise ValueError(f"--authority {authority}: it is server, store or solana")
+    if store and authority != "store":
+        raise ValueError("--store is for a run that a store holds: add --authority store")
+    run = load_run(file)
+    home = folder or Path("out") / run.run_id
+    with LocalRun(file, run.run_id, home, threads) as local:
+        if authority == "store":
+            local.keep_in_store(store)
+        elif authority == "solana":
+            local.keep_on_solana()
+        else:
+            local.serve()
+        for _ in range(clients):
+            local.join()
+        try:
+            picture = watch(local, run)
+        except KeyboardInterrupt:
+            lost = authority != "server" and not store
+            again = f"what the {authority} held is gone" if lost else "run the same command again"
+            typer.echo(f"stopping; {again}{'' if lost else ' to go on'}")
+            return
+        sum_up(picture, home, run)

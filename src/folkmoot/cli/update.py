@@ -32,18 +32,17 @@ def update(
     with, while the run is paused or waits; what the model is made of, before it was trained. If
     one key cannot change now, nothing does.
     """
-    from folkmoot.cli.control import control_errors, show
+    from folkmoot.cli.control import show
     from folkmoot.host.tls import client_tls
     from folkmoot.runs.config import load_run
     from folkmoot.runs.control import update_run
 
-    with control_errors():
-        run = load_run(file)
-        owner = key or Path("out") / run.run_id / "server" / "owner.key"
-        secured = client_tls(tls_ca, tls_cert, tls_key)
-        state, changed = asyncio.run(update_run(address, run, owner, secured))
-        for change in changed:
-            typer.echo(f"changed {change}")
-        if not changed:
-            typer.echo(f"nothing to change: the run is as {file} says")
-        show(state)
+    run = load_run(file)
+    owner = key or Path("out") / run.run_id / "server" / "owner.key"
+    secured = client_tls(tls_ca, tls_cert, tls_key)
+    state, changed = asyncio.run(update_run(address, run, owner, secured))
+    for change in changed:
+        typer.echo(f"changed {change}")
+    if not changed:
+        typer.echo(f"nothing to change: the run is as {file} says")
+    show(state)

@@ -20,13 +20,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from folkmoot.core.user_error import UserError
 from folkmoot.host.files import naming, sync_folder
 from folkmoot.host.journal_format import Damaged, Frames, Written, filled, new_file, read_file
 
 logger = logging.getLogger(__name__)
 
 
-class JournalError(Exception):
+class JournalError(UserError):
     """The journal cannot be used; the message says why and what to do."""
 
 

@@ -1,7 +1,7 @@
 """Child processes by name: each prints into a file of its own, and none outlives its parent.
 
     with Processes(folder) as processes:
-        address = processes.start_ready("server", lambda fd: [*serve, f"--ready-fd={fd}"])
+        address = processes.start_ready("server", serve)
         processes.start("worker", [*work, address])
         processes.wait()
 
@@ -17,6 +17,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
+
+from folkmoot.core.user_error import UserError
 
 # How long a process may take to say that it is ready, and to end when it is asked to.
 START_TIME, STOP_TIME = 60.0, 20.0
@@ -72,18 +74,18 @@ class Processes:
         self._all[name] = process
         threading.Thread(target=self._await_end, args=(process,), daemon=True).start()
 
-    def start_ready(self, name: str, command: Callable[[int], Sequence[str]]) -> str:
-        """Start a process and wait for what it writes to the descriptor that `command` is given."""
+    def start_ready(self, name: str, command: Sequence[str]) -> str:
+        """Start a process and wait for what it writes to the descriptor that --ready-fd names."""
         hear, tell = os.pipe()
         with os.fdopen(hear, "rb") as pipe:
             try:
-                self.start(name, command(tell), pass_fds=(tell,))
+                self.start(name, [*command, f"--ready-fd={tell}"], pass_fds=(tell,))
             finally:
                 os.close(tell)
             ready, _, _ = select.select([pipe], [], [], START_TIME)
             said = pipe.read() if ready else b""
         if not said:
-            raise RuntimeError(f"{name} did not start:\n{self.output(name)}")
+            raise UserError(f"{name} did not start:\n{self.output(name)}")
         return said.decode()
 
     def kill(self, name: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from folkmoot.core.coordinator import Run
+from folkmoot.core.user_error import UserError
 from folkmoot.observe.picture import Picture
 from folkmoot.observe.plot import plot_loss
 from folkmoot.observe.terminal import watching
@@ -28,11 +29,11 @@ def watch(
             for name in [name for name in local.keepers if local[name].poll() is not None]:
                 view.refresh()
                 if picture.phase != "Finished":
-                    raise RuntimeError(f"the {name} ended:\n{local.output(name)}")
+                    raise UserError(f"the {name} ended:\n{local.output(name)}")
         view.refresh()
     if picture.phase != "Finished":
         name = next(iter(local.clients))
-        raise RuntimeError(f"every client ended before the run did:\n{local.output(name)}")
+        raise UserError(f"every client ended before the run did:\n{local.output(name)}")
     return picture
 
 

@@ -32,8 +32,7 @@ class LocalRun(Processes):
         """Start the server and wait until it listens. After a kill, the same address again."""
         state = f"--state={self.folder / 'server'}"
         serve = [*COMMAND, "serve", str(self.file), f"--listen={listen}", state]
-        said = self.start_ready("server", lambda fd: [*serve, f"--ready-fd={fd}"])
-        self.address = said.strip()
+        self.address = self.start_ready("server", serve)
 
     def keep_in_store(self, store: str = "") -> None:
         """Put the run into the store at this url, or into one that is started here.
@@ -46,22 +45,22 @@ class LocalRun(Processes):
             store = self.store
         create = [*COMMAND, "create", str(self.file), f"--store={store}", "--follow"]
         create.append(f"--folder={self.folder / 'server'}")
-        self.address = self.start_ready("server", lambda fd: [*create, f"--ready-fd={fd}"]).strip()
+        self.address = self.start_ready("server", create)
 
     def serve_store(self, port: int = 0) -> None:
         """Start a TCPStore; after a kill, an empty one at the same port again."""
         serve = [*COMMAND, "store", "serve", f"--port={port}"]
-        self.store = self.start_ready("store", lambda fd: [*serve, f"--ready-fd={fd}"]).strip()
+        self.store = self.start_ready("store", serve)
         self.keepers = ["store", "server"]
 
     def keep_on_solana(self) -> None:
         """Start a localnet and put the run on it; who follows it is called "server" here too."""
         serve = [*COMMAND, "solana", "localnet", "--port=0"]
-        url = self.start_ready("localnet", lambda fd: [*serve, f"--ready-fd={fd}"]).strip()
+        url = self.start_ready("localnet", serve)
         home = self.folder / "server"
         create = [*COMMAND, "solana", "create-run", str(self.file), f"--url={url}"]
         create += [f"--key={home / 'owner.key'}", f"--follow={home}"]
-        self.address = self.start_ready("server", lambda fd: [*create, f"--ready-fd={fd}"]).strip()
+        self.address = self.start_ready("server", create)
         self.keepers = ["localnet", "server"]
 
     def join(self) -> str:

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from folkmoot.core.user_error import UserError
 from folkmoot.host.clock import backoff
 from folkmoot.unified.master.home import Home, HomeError, Outcome
 from folkmoot.unified.substrate.open import warm_up
@@ -23,7 +24,7 @@ LIVED = 60.0
 GIVE_UP, REPLACED = 78, 76
 
 
-class MasterError(Exception):
+class MasterError(UserError):
     """The job's master cannot be kept alive; the message says why."""
 
 

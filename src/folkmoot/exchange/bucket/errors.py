@@ -5,8 +5,10 @@ from collections.abc import Iterator
 
 from obstore import exceptions
 
+from folkmoot.core.user_error import UserError
 
-class BucketError(Exception):
+
+class BucketError(UserError):
     """The store could not do what was asked; trying again later may help."""
 
     def __init__(self, url: str, key: str, why: str) -> None:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from folkmoot.core.user_error import UserError
 from folkmoot.federated.model_file.layout import Array, layout_of
 
 #: The name under which a model of one array travels.
@@ -83,7 +84,7 @@ class FoundEvaluation(NamedTuple):
     metrics: str
 
 
-class BadResult(TypeError):
+class BadResult(UserError):
     """A participant's method returned something that cannot be sent; the message says what."""
 
 

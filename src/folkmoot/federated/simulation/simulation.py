@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from folkmoot.core.federation import messages as m
+from folkmoot.core.user_error import UserError
 from folkmoot.federated.coordinator.config import Federation
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.server import RunningServer, serving
@@ -36,7 +37,7 @@ class Simulated(NamedTuple):
     seconds: float
 
 
-class SimulationFailed(RuntimeError):
+class SimulationFailed(UserError):
     """A process of the pool ended before the federation did; the message says which and how."""
 
 

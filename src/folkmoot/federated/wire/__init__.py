@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
+from folkmoot.core.user_error import UserError
 from folkmoot.host.proto import Described
 
 SERVICE = "folkmoot.federated.Coordinator"
@@ -39,7 +40,7 @@ def calls(channel: grpc.aio.Channel) -> dict[str, Any]:
     }
 
 
-class RequestRefused(Exception):
+class RequestRefused(UserError):
     """The coordinator refuses a request: it answers with this status, and the participant gets it.
 
     Trying the request again as it is would not help.

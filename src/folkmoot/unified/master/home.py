@@ -21,13 +21,14 @@ import msgspec
 
 from folkmoot.core.job import JobSpec
 from folkmoot.core.unreadable import UNREADABLE
+from folkmoot.core.user_error import UserError
 from folkmoot.host.files import StagedFile, write_atomically
 
 SECRET_BYTES = 32
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class HomeError(Exception):
+class HomeError(UserError):
     """A job's folder cannot be used; the message says why and what to do."""
 
 

@@ -3,9 +3,10 @@
 import msgspec
 
 from folkmoot.core.unreadable import UNREADABLE
+from folkmoot.core.user_error import UserError
 
 
-class RpcError(Exception):
+class RpcError(UserError):
     """A call that gave no result, or a connection that could not be made."""
 
 

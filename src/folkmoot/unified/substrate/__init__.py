@@ -18,9 +18,10 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from folkmoot.core.job.messages import Place, Placed, Unplaceable
+from folkmoot.core.user_error import UserError
 
 
-class SubstrateError(Exception):
+class SubstrateError(UserError):
     """The substrate cannot be used; the message says why and what to do."""
 
 

@@ -13,13 +13,15 @@ All of them pass the same conformance tests (`tests/authority/store/test_kv.py`)
 from collections.abc import Sequence
 from typing import Protocol
 
+from folkmoot.core.user_error import UserError
+
 __all__ = ["MAX_VALUE", "Store", "StoreError", "StoreGone", "WrongType"]
 
 # The most bytes of a value; more is refused before it is sent. etcd takes no more by default.
 MAX_VALUE = 1024 * 1024
 
 
-class StoreError(Exception):
+class StoreError(UserError):
     """The store did not do what it was asked; the message says what to do about it."""
 
 
