@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from support.authorities import AUTHORITIES
+from support.authorities import AUTHORITIES, EtcdKeeper
 from support.small_run import StartRun
 from support.small_run import small_run as start
 
@@ -17,4 +17,6 @@ PARAMS = [
 
 @pytest.fixture(params=PARAMS)
 def small_run(request: pytest.FixtureRequest) -> StartRun:
+    if request.param == "etcd":
+        EtcdKeeper.url = request.getfixturevalue("etcd_url")
     return partial(start, authority=AUTHORITIES[request.param])

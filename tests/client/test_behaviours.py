@@ -108,7 +108,8 @@ async def two_and_one(
 async def test_a_round_ends_after_its_time_when_results_are_missing(
     tmp_path: Path, small_run: StartRun
 ) -> None:
-    async with small_run(tmp_path, init_min_clients=3, max_round_train_time=1.5) as run:
+    config = {"total_steps": 2, "init_min_clients": 3, "max_round_train_time": 1.5}
+    async with small_run(tmp_path, **config) as run:
         await run.join(2)
         await run.join(learner=Idle)
         await run.until(lambda: any(e.owed for e in run.all(m.RoundJudged)))

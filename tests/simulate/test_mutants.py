@@ -8,6 +8,8 @@ from folkmoot.simulate import WORLDS, play
 from folkmoot.simulate.mutants import seeds_to_catch
 
 SEEDS = range(200, 400)
+# Those that take many worlds, with one that catches them as the rules are: it is played first.
+LATE: dict[str, int] = {}
 BROKEN = [
     (world, name)
     for world in ("run", "federation", "iteration", "job")
@@ -18,7 +20,8 @@ BROKEN = [
 @pytest.mark.parametrize(("world", "name"), BROKEN)
 def test_a_mutant_is_caught(world: str, name: str) -> None:
     mutant = WORLDS[world].mutants[name]
-    assert seeds_to_catch(mutant, partial(play, world), SEEDS) is not None
+    seeds = [LATE.get(name, SEEDS.start), *SEEDS]
+    assert seeds_to_catch(mutant, partial(play, world), seeds) is not None
 
 
 def test_the_machine_is_whole_after_a_mutant() -> None:

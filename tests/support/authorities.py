@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 from solders.pubkey import Pubkey
 
@@ -25,7 +25,6 @@ from folkmoot.authority.store.kv.tcp_server import listen as listen_tcp
 from folkmoot.core.coordinator import Coordinator, Run
 from folkmoot.core.machine import Effect
 from folkmoot.host.signing import Identity
-from support.etcd import Etcd
 
 OnEffect = Callable[[Effect, int], None]
 
@@ -112,16 +111,14 @@ class StoreKeeper:
 
 
 class EtcdKeeper(StoreKeeper):
-    """The same in etcd."""
+    """The same in an etcd that the tests of a session share."""
+
+    url: ClassVar[str]
 
     @classmethod
     @contextmanager
     def store(cls, folder: Path) -> Iterator[str]:
-        etcd = Etcd(folder / "etcd")
-        try:
-            yield etcd.url
-        finally:
-            etcd.stop()
+        yield cls.url
 
 
 class SolanaKeeper:

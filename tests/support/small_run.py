@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import msgspec
 import torch
@@ -275,7 +276,8 @@ async def small_run(
 ) -> AsyncIterator[SmallRun]:
     """A run that is kept while the block lasts; members that are left are ended."""
     torch.set_num_threads(1)
-    made = SmallRun(make_run(folder, **changes), folder, peers)
+    run = msgspec.structs.replace(make_run(folder, **changes), run_id=f"moot-{uuid4().hex[:8]}")
+    made = SmallRun(run, folder, peers)
     compile_kernels(made.run.model.method)
     claims = Claims(check_stored, policy, made.told)
     async with authority.keep(made.run, folder, made.noted, claims) as made.keeper:

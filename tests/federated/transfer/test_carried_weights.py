@@ -136,10 +136,16 @@ class CuttingProxy:
             while True:
                 near, _ = self._listener.accept()
                 self.lines += 1
-                far = socket.create_connection(("127.0.0.1", self._to))
-                left = [self._allowance]
-                for a, b in ((near, far), (far, near)):
-                    threading.Thread(target=self._pump, args=(a, b, left), daemon=True).start()
+                threading.Thread(target=self._carry, args=(near,), daemon=True).start()
+
+    def _carry(self, near: socket.socket) -> None:
+        # Both are closed in the end: one that is only shut down lets a sender wait for ever.
+        with near, socket.create_connection(("127.0.0.1", self._to)) as far:
+            left = [self._allowance]
+            back = threading.Thread(target=self._pump, args=(far, near, left), daemon=True)
+            back.start()
+            self._pump(near, far, left)
+            back.join()
 
     def _pump(self, source: socket.socket, target: socket.socket, left: list[int]) -> None:
         with contextlib.suppress(OSError):
