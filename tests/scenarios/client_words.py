@@ -138,7 +138,7 @@ class ClientWords(Words):
             run.committee(run.round).get_witness(index),
             *attest(first, run.bloom_shape(run.round, index)),
             self._named(model),
-            screened=self.run.screened(screens),
+            screened=self.run.places(screens),
         )
 
     def _named(self, label: str) -> bytes:

@@ -5,10 +5,11 @@
     > 5 ready a        > 9 health a unhealthy=b speed=100       > 9 withdraw a
     > 9 witness a sees=a,b model=m           (by default it saw everyone who had work)
     > 9 witness a screens=c                  (c's result came, and nobody should learn it)
+    > 9 witness a passes=b fails=c           (as an auditor of their results)
     > 9 gone a who=c,d twice=e               (e told of two results for one share)
     > 30 cooldown a at=store/1 model=m       > 9 tick    > 9 pause    > 9 resume
     > 9 update total_steps=8                 > show      > work    > storing
-    > due 9
+    > due 9        > audits                  who audits whose results now, and how it went so far
 
 Any field of a message can be said differently to lie: `epoch=`, `height=`, `index=`, `position=`,
 `bloom=full`, `bloom=short`, `elected=no`, `as=x` (the sender).
@@ -23,6 +24,7 @@ from folkmoot.core import bloom, coordinator
 from folkmoot.core.coordinator import Coordinator, Run
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.absence import storing
+from folkmoot.core.coordinator.audits import auditors
 from folkmoot.core.coordinator.checkpoints import savers
 from folkmoot.core.coordinator.committee import WitnessProof
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
@@ -135,10 +137,12 @@ class CoordinatorWords(Words):
             bits,
             bytes(32),
             model_hash(label)[: int(lies.get("hash_bytes", 32))],
-            screened=self.screened(lies.get("screens", "")),
+            screened=self.places(lies.get("screens", "")),
+            passed=self.places(lies.get("passes", "")),
+            failed=self.places(lies.get("fails", "")),
         )
 
-    def screened(self, said: str) -> tuple[int, ...]:
+    def places(self, said: str) -> tuple[int, ...]:
         """Places, by number or by name."""
         names = [x for x in said.split(",") if x]
         places = (int(x) if x.isdigit() else self.state.find(identity(x)) for x in names)
@@ -169,6 +173,18 @@ class CoordinatorWords(Words):
         kept = state.checkpoint
         at = f" at {kept.location}, step {kept.progress.step}" if kept.location else ""
         return [*lines, f"checkpoint: {kept.source}{at}"]
+
+    def ask_audits(self) -> list[str]:
+        clients = self.state.epoch.clients
+        given = [
+            f"{name(clients[maker].id)} is audited by "
+            + ", ".join(name(clients[place].id) for place in who)
+            for maker, who in auditors(self.state, self.state.round).items()
+        ] or ["nobody is audited"]
+        return [
+            *given,
+            *(f"{name(r.id)} passed {r.passed} and failed {r.failed}" for r in self.state.audits),
+        ]
 
     def ask_storing(self) -> list[str]:
         clients = self.state.epoch.clients
@@ -201,6 +217,8 @@ class CoordinatorWords(Words):
             case m.RoundJudged(height, attested, owed, screened):
                 said = f"round {height} judged: {attested} samples learnt, {owed} owed"
                 return f"{said}; results screened: {screened}" if screened else said
+            case m.ResultsAudited(height, passed, failed):
+                return f"results of round {height} audited: {passed} passed, {failed} failed"
             case m.EpochEnded(epoch, trained):
                 return f"epoch {epoch} ends{'' if trained else ' before it trained'}"
             case m.CheckpointWanted(_, count, hash_):

@@ -15,6 +15,7 @@ from folkmoot.core import bloom
 from folkmoot.core.config import all_broken
 from folkmoot.core.coordinator import Coordinator, Phase
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.audits import duties
 from folkmoot.core.coordinator.committee import WitnessProof
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model, Run
 from folkmoot.core.coordinator.health import participant_item
@@ -58,6 +59,7 @@ def attest(state: Coordinator, index: int, seen: int, a: int) -> m.Opportunistic
     items = [participant_item(c.id) for k, c in enumerate(state.epoch.clients) if seen >> k & 1]
     bits = bloom.fill(items, state.bloom_shape(current, index)) if items else None
     size = bloom.bloom_bits(len(state.epoch.clients)) // 8
+    given = duties(state, current, state.place(current, index))
     return m.OpportunisticWitness(
         state.epoch.clients[state.place(current, index)].id,
         state.epoch_number,
@@ -67,6 +69,8 @@ def attest(state: Coordinator, index: int, seen: int, a: int) -> m.Opportunistic
         bytes(size),
         bytes(32),
         model_of(state, a),
+        passed=tuple(place for place in given if seen >> place & 1),
+        failed=tuple(place for place in given if not seen >> place & 1),
     )
 
 
@@ -107,6 +111,8 @@ def nonsense_witness(state: Coordinator, a: int, b: int) -> list[Any]:
         replace(true, broadcast_bloom=noise[: b % 32]),
         replace(true, model_hash=b""),
     ]
+    if state.run.config.verification_percent:
+        forged.append(replace(true, passed=(a % 9,), failed=(b % 9,)))
     return [forged[a % len(forged)]]
 
 
@@ -217,6 +223,7 @@ def runs(draw: st.DrawFn) -> Run:
         health_check_timeout=draw(st.sampled_from([2.0, 1e5])),
         delay=draw(st.integers(0, 2)),
         work_by_speed=draw(st.booleans()),
+        verification_percent=draw(st.sampled_from([0, 30, 100])),
     )
     model = Model(max_seq_len=SEQ, checkpoint=draw(st.sampled_from(["", ROOT])))
     run = Run(run_id="run", config=config, model=model)

@@ -96,7 +96,7 @@ RULES = [
     ("min_clients = 4\nwitness_nodes = 5", "witness_nodes"),
     ("min_clients = 40\nwitness_nodes = 33", "witness_nodes"),
     ("witness_nodes = -1", "witness_nodes"),
-    ("verification_percent = 1", "verification_percent"),
+    ("verification_percent = 101", "verification_percent"),
     ("delay = -1", "delay"),
     ("delay = 3", "delay"),
     ("rounds_per_epoch = 0", "rounds_per_epoch"),

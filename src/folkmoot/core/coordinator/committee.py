@@ -86,6 +86,8 @@ class CommitteeSelection:
 
     def witness_indices(self) -> list[int]:
         """The elected witnesses, by index."""
+        if self.total <= FEW:
+            return [i for i in range(self.total) if self.get_witness(i).witness]
         return [int(i) for i in np.flatnonzero(self.witness_positions < self.witnesses)]
 
     def _committee(self, position: int) -> Committee:

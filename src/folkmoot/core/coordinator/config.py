@@ -52,10 +52,12 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     global_batch_size_warmup_tokens: int = 0
     # Witnesses of a round; 0 is everyone, up to 32.
     witness_nodes: int = 0
+    # Results that are audited in a round: per cent of as many as there are witnesses.
     verification_percent: int = 0
     # Whether witnesses compare results, and attest none that nobody can have trained.
     screening: bool = False
-    # For how many epochs a client stays out whose results were screened again and again.
+    # For how many epochs a client stays out whose results were screened, or failed audits, again
+    # and again.
     ejection_epochs: int = 10
     # A client that is silent for this long has dropped.
     health_check_timeout: float = 60.0
@@ -133,8 +135,8 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
             yield Broken("witness_nodes", f"must not exceed min_clients ({self.min_clients})")
         if not 0 <= self.ejection_epochs < 2**31:
             yield Broken("ejection_epochs", "must be 0 or more")
-        if self.verification_percent != 0:
-            yield Broken("verification_percent", "must be 0: every client of a run trains")
+        if not 0 <= self.verification_percent <= 100:
+            yield Broken("verification_percent", "must be from 0 (no audits) to 100")
 
     def _work(self) -> Iterator[Broken]:
         if not 1 <= self.total_steps < 2**32:

@@ -76,6 +76,10 @@ class OpportunisticWitness(FromClient, frozen=True, tag=True):
     metadata: WitnessMetadata = WitnessMetadata()
     #: Places, ascending, of clients whose results are here and must not be learnt.
     screened: Annotated[tuple[int, ...], msgspec.Meta(max_length=SCREENED_MAX)] = ()
+    #: Places, ascending, of clients whose results the sender had to audit: those that lowered the
+    #: loss on what they were assigned more than others' results do, and those that did not.
+    passed: Annotated[tuple[int, ...], msgspec.Meta(max_length=SCREENED_MAX)] = ()
+    failed: Annotated[tuple[int, ...], msgspec.Meta(max_length=SCREENED_MAX)] = ()
 
 
 class OpportunisticCooldown(FromClient, frozen=True, tag=True):
@@ -171,6 +175,9 @@ class Reason(StrEnum):
     WrongScreening = (
         "the run does not screen, or these are not places of this epoch in ascending order"
     )
+    WrongAudit = (
+        "its sender was not given these results to audit, or they are not in ascending order"
+    )
     UnknownClient = "it accuses a client that is not in this epoch"
 
 
@@ -229,6 +236,14 @@ class RoundJudged(Effect, frozen=True, tag=True):
     attested: int  # samples
     owed: int  # samples
     screened: int = 0  # results that a quorum of witnesses would not have learnt
+
+
+class ResultsAudited(Effect, frozen=True, tag=True):
+    """A quorum of the auditors of each came to a verdict."""
+
+    height: int  # of the round that was audited
+    passed: int
+    failed: int
 
 
 class EpochEnded(Effect, frozen=True, tag=True):

@@ -14,12 +14,13 @@ from folkmoot.core.coordinator.assignment import (
     total,
     weights_from_speeds,
 )
+from folkmoot.core.coordinator.audits import audited_round, found
 from folkmoot.core.coordinator.checkpoints import begin_saving, held_progress
 from folkmoot.core.coordinator.committee import checkpointers
 from folkmoot.core.coordinator.conditions import agreed, done, ms, nothing_to_store, too_few
 from folkmoot.core.coordinator.health import agreed_model, judge
 from folkmoot.core.coordinator.receive import Effects, remove
-from folkmoot.core.coordinator.standing import weigh
+from folkmoot.core.coordinator.standing import count_audits, weigh
 from folkmoot.core.coordinator.state import (
     BEFORE_ROUNDS,
     STORED_ROUNDS,
@@ -81,6 +82,7 @@ def _close_round(state: Coordinator, now: int) -> tuple[Coordinator, Effects]:
     enough = len(current.witnesses) >= state.quorum(current)
     held = held_progress(state)
     state, judged = _judge(state)
+    state, audited = _audit(state)
     model_hash = agreed_model(state, current)
     if model_hash is not None:
         epoch = replace(state.epoch, agreed_height=current.height)
@@ -95,7 +97,7 @@ def _close_round(state: Coordinator, now: int) -> tuple[Coordinator, Effects]:
     saving: Effects = ()
     if model_hash is not None:
         state, saving = begin_saving(state, current, held, now)
-    return state, (*judged, *removed, *saving)
+    return state, (*judged, *audited, *removed, *saving)
 
 
 def _void(state: Coordinator) -> Coordinator:
@@ -135,6 +137,15 @@ def _judge(state: Coordinator) -> tuple[Coordinator, Effects]:
     state = replace(state, progress=progress, epoch=replace(state.epoch, judged=judged))
     settled = m.RoundJudged(work.height, learnt, total(owed), len(judgement.screened))
     return weigh(state, judgement.screened, judgement.learnt), (settled,)
+
+
+def _audit(state: Coordinator) -> tuple[Coordinator, Effects]:
+    """Note what the auditors of the newest round found."""
+    audited, work = found(state, state.round), audited_round(state, state.round)
+    if work is None or not any(audited):
+        return state, ()
+    verdicts = m.ResultsAudited(work.height, len(audited.passed), len(audited.failed))
+    return count_audits(state, *audited), (verdicts,)
 
 
 def _silent_witnesses(state: Coordinator, enough: bool) -> list[tuple[int, Left]]:

@@ -14,6 +14,7 @@ from folkmoot.core import bloom
 from folkmoot.core.config import all_broken
 from folkmoot.core.coordinator import absence, checkpoints
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.audits import duties
 from folkmoot.core.coordinator.changes import When, changes
 from folkmoot.core.coordinator.messages import Reason
 from folkmoot.core.coordinator.standing import is_out
@@ -116,6 +117,8 @@ def witness(state: Coordinator, message: m.OpportunisticWitness, now: int) -> Re
         return Reason.NotAWitness
     if true_proof != message.proof:
         return Reason.WrongProof
+    if (message.passed or message.failed) and not _is_given(state, message, place):
+        return Reason.WrongAudit
     heard = Witness(
         message.proof,
         message.participant_bloom,
@@ -123,6 +126,8 @@ def witness(state: Coordinator, message: m.OpportunisticWitness, now: int) -> Re
         message.broadcast_merkle,
         message.model_hash,
         message.screened,
+        message.passed,
+        message.failed,
     )
     state = absence.spoke(state, place)
     current = replace(state.round, witnesses=(*state.round.witnesses, heard))
@@ -153,10 +158,21 @@ def _wrong_content(state: Coordinator, message: m.OpportunisticWitness) -> Reaso
     places = message.screened
     if places and not state.run.config.screening:
         return Reason.WrongScreening
-    rising = all(a < b for a, b in pairwise(places))
-    if places and not (rising and 0 <= places[0] <= places[-1] < clients):
+    if places and not (_rise(places) and 0 <= places[0] <= places[-1] < clients):
         return Reason.WrongScreening
     return None
+
+
+def _is_given(state: Coordinator, message: m.OpportunisticWitness, place: int) -> bool:
+    """Whether the seed gave the client at a place these results to audit, each for one verdict."""
+    given = set(duties(state, state.round, place))
+    passed, failed = message.passed, message.failed
+    apart = not set(passed) & set(failed)
+    return apart and _rise(passed) and _rise(failed) and {*passed, *failed} <= given
+
+
+def _rise(places: tuple[int, ...]) -> bool:
+    return all(a < b for a, b in pairwise(places))
 
 
 def opportunistic_cooldown(

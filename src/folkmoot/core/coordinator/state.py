@@ -56,6 +56,7 @@ class Left(StrEnum):
     Unhealthy = "Unhealthy"
     SilentWitness = "SilentWitness"
     Ejected = "Ejected"  # a quorum of witnesses screened its results again and again
+    FailedAudits = "FailedAudits"  # its results were no better than guessed, audit after audit
 
 
 class CheckpointSource(StrEnum):
@@ -94,6 +95,8 @@ class Witness(msgspec.Struct, frozen=True, array_like=True):
     broadcast_merkle: bytes
     model_hash: bytes
     screened: tuple[int, ...] = ()  # places whose results came, and are not what somebody trained
+    passed: tuple[int, ...] = ()  # places whose results it audited, and found trained as assigned
+    failed: tuple[int, ...] = ()  # and found not to be
 
 
 class Ejection(msgspec.Struct, frozen=True, array_like=True):
@@ -101,6 +104,18 @@ class Ejection(msgspec.Struct, frozen=True, array_like=True):
 
     id: bytes
     until: int
+
+
+class AuditRecord(msgspec.Struct, frozen=True, array_like=True):
+    """How often a client's results passed an audit and failed one, of late."""
+
+    id: bytes
+    passed: int = 0
+    failed: int = 0
+
+    @property
+    def count(self) -> int:
+        return self.passed + self.failed
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -191,6 +206,7 @@ class Coordinator(msgspec.Struct, frozen=True):
     expelled: tuple[bytes, ...] = ()  # clients that may not come back
     marks: tuple[tuple[bytes, int], ...] = ()  # on clients whose results were screened, by id
     ejected: tuple[Ejection, ...] = ()
+    audits: tuple[AuditRecord, ...] = ()  # in the order of ids
 
     def find(self, identity: bytes) -> int | None:
         """The place of a client that is in this epoch, or was."""
