@@ -3,9 +3,13 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+MINUTES ?= 10
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: help setup demo test check format faults bench bench-peer bench-run bench-liars bench-store bench-federated bench-federated-simulation bench-elastic bench-job bench-learning program pages clean
+# Else every process that a test starts compiles all of Folkmoot anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help setup demo test check format faults soak bench bench-peer bench-run bench-liars bench-store bench-federated bench-federated-simulation bench-elastic bench-job bench-learning program pages clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
@@ -28,8 +32,9 @@ setup: $(VENV)/.dev ## install everything into .venv (every target below does it
 demo: $(VENV)/.demo ## a real collaborative training run on this machine, about two minutes
 	@$(BIN)/python examples/demo.py
 
+# Half of their time tests wait: for a time limit, a process, a disk.
 test: $(VENV)/.dev ## run the tests
-	@$(BIN)/python -m pytest -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -n 4 --dist worksteal
 
 check: $(VENV)/.dev ## format, lint, types, import law
 	@$(BIN)/ruff format --check .
@@ -48,6 +53,9 @@ faults: $(VENV)/.dev ## long fault runs: simulated worlds, damaged bytes, real p
 	@$(BIN)/folkmoot simulate --world job --seeds 10000
 	@$(BIN)/python -m pytest tests/fuzz --hypothesis-profile=long
 	@$(BIN)/python -m pytest -m faults
+
+soak: $(VENV)/.dev ## a long run with churn: whether processes grow or rounds slow down (MINUTES=10)
+	@$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)
 
 bench: $(VENV)/.dev ## the core of a run at ten thousand clients, against its goals
 	@$(BIN)/python benchmarks/core.py

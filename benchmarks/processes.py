@@ -64,12 +64,21 @@ def cpu_seconds(pid: int) -> float:
 
 def peak_rss_mb(pid: int) -> float:
     """The most memory the process ever had resident."""
+    return _of_status(pid, "VmHWM:")
+
+
+def rss_mb(pid: int) -> float:
+    """The memory that the process has resident now; 0 when it is gone."""
+    return _of_status(pid, "VmRSS:")
+
+
+def _of_status(pid: int, name: str) -> float:
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return 0.0
     for line in status.splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(name):
             return int(line.split()[1]) / 1024
     return 0.0
 
