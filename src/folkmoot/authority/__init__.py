@@ -39,7 +39,7 @@ class Authority(Protocol):
         ...
 
     @property
-    def trouble(self) -> str:
+    def last_error(self) -> str:
         """Why it cannot be reached now, or ""."""
         ...
 

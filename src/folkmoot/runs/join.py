@@ -118,7 +118,7 @@ async def _first_state(
     said = ""
     try:
         while not (await asyncio.wait([first], timeout=SAY_AFTER))[0]:
-            waits = f"waits for {url}: {authority.trouble or 'no answer yet'}"
+            waits = f"waits for {url}: {authority.last_error or 'no answer yet'}"
             if waits != said:
                 emit(events.Doing(waits))
             said = waits

@@ -25,15 +25,15 @@ from folkmoot.unified.control import (
     Birth,
     Examine,
     Leave,
+    Membership,
     Order,
-    People,
     Status,
     Verdict,
     decode_birth,
 )
 from folkmoot.unified.control_link import ControlLink
 from folkmoot.unified.current import ActorInfo, CurrentWorker, JobInfo, World, as_worker, be_worker
-from folkmoot.unified.people import PeopleDirectory
+from folkmoot.unified.job_directory import JobDirectory
 from folkmoot.unified.rpc.connection import Peer
 from folkmoot.unified.rpc.server import Server
 from folkmoot.unified.substrate.inprocess import at_kill, shares_process
@@ -63,7 +63,7 @@ class ActorProcess:
 
     def __init__(self, birth: Birth, lost: Callable[[], None]) -> None:
         self._birth, self._role = birth, birth.spec.roles[role_of(birth.actor)]
-        self._people = PeopleDirectory(birth.spec)
+        self._directory = JobDirectory(birth.spec)
         self._progress = 0
         self._numbers: dict[str, Any] = {}
         self.current = self._current()
@@ -163,8 +163,8 @@ class ActorProcess:
 
     def _obey(self, order: Order) -> None:
         match order:
-            case People():
-                self._people.update(order)
+            case Membership():
+                self._directory.update(order)
             case Begin() if self._status.stage is Stage.RUNNING:
                 self._beside(lambda: self._new_world(order))
             case Begin() if self._status.stage is Stage.READY and self._orders.empty():
@@ -245,7 +245,7 @@ class ActorProcess:
                 node=birth.node,
                 config=role.config,
             ),
-            directory=self._people,
+            directory=self._directory,
             secret=birth.secret,
             open_channel=self._open_channel,
             on_progress=self._on_progress,

@@ -76,7 +76,7 @@ class Welcome(msgspec.Struct, frozen=True, tag=True):
     epoch: int
 
 
-class People(msgspec.Struct, frozen=True, tag=True):
+class Membership(msgspec.Struct, frozen=True, tag=True):
     """Who is in the job now: the workers of each role by rank, and where actors are reached."""
 
     epoch: int
@@ -107,7 +107,7 @@ class Leave(msgspec.Struct, frozen=True, tag=True):
 
 
 Told = Status | Beat
-Order = Welcome | People | Begin | Examine | Leave
+Order = Welcome | Membership | Begin | Examine | Leave
 encode = msgspec.msgpack.Encoder(enc_hook=repr).encode
 decode_told = msgspec.msgpack.Decoder(Told).decode
 decode_order = msgspec.msgpack.Decoder(Order).decode

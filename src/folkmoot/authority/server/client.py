@@ -112,7 +112,7 @@ class ServerAuthority:
         self._session = b""
         self._watching = msgspec.msgpack.encode(secrets.token_bytes(8)) if member else b""
         #: Why the server does not answer now, or "".
-        self.trouble = ""
+        self.last_error = ""
         self.sent = self.received = 0  # bytes of messages, for the account of a round
         unary, stream = self._channel.unary_unary, self._channel.unary_stream
         self._methods: dict[str, Any] = {
@@ -153,7 +153,7 @@ class ServerAuthority:
             try:
                 async for state in self._stream():
                     delays = backoff(FIRST_WAIT, LONGEST_WAIT)
-                    taken_since, self.trouble = None, ""
+                    taken_since, self.last_error = None, ""
                     yield state
             except grpc.aio.AioRpcError as error:
                 if error.code() in _FINAL:
@@ -162,7 +162,7 @@ class ServerAuthority:
                 hung_up += advice is not None
                 if advice and hung_up == HANG_UPS:
                     raise Denied(f"{self.address}: {advice}") from None
-                self.trouble = advice or _trouble(error)
+                self.last_error = advice or _trouble(error)
                 if error.code() is grpc.StatusCode.UNAUTHENTICATED:
                     self._begin_again(error)
                 if error.code() is grpc.StatusCode.ALREADY_EXISTS:

@@ -78,15 +78,15 @@ class SolanaAuthority:
         except RpcRefused as error:
             raise Unreachable(f"{self.place}: {error}") from None
         except TimeoutError:
-            why = self._follower.trouble or "the transaction was not confirmed in time"
+            why = self._follower.last_error or "the transaction was not confirmed in time"
             raise Unreachable(f"{self.place}: {why}") from None
         if refused is not None and refused.code in NOT_OURS:
             raise Denied(f"{self.place}: {refused.reason}")
         return refused
 
     @property
-    def trouble(self) -> str:
-        return self._follower.trouble
+    def last_error(self) -> str:
+        return self._follower.last_error
 
     def traffic(self) -> tuple[int, int]:
         return self._rpc.sent, self._rpc.received + self._follower.received

@@ -48,7 +48,7 @@ class Follower:
         self.slot = -1
         """Of the newest look."""
         self._wake = asyncio.Event()
-        self.trouble = ""
+        self.last_error = ""
         self.received = 0
 
     async def run(self) -> None:
@@ -73,10 +73,10 @@ class Follower:
             self._wake.clear()
             try:
                 await self._refresh()
-                self.trouble = ""
+                self.last_error = ""
                 self._on_look()
             except (Unreachable, RpcRefused) as error:
-                self.trouble = str(error)
+                self.last_error = str(error)
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._wake.wait()

@@ -92,7 +92,7 @@ class StoreAuthority:
             raise Unreachable(f"{self.url}: {why}") from None
 
     @property
-    def trouble(self) -> str:
+    def last_error(self) -> str:
         return str(self._gone) if self._gone else ""
 
     def traffic(self) -> tuple[int, int]:

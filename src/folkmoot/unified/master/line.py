@@ -4,7 +4,7 @@ import time
 
 import msgspec
 
-from folkmoot.unified.control import OBEY, Beat, Order, People, Status, encode
+from folkmoot.unified.control import OBEY, Beat, Membership, Order, Status, encode
 from folkmoot.unified.rpc.connection import Connection
 from folkmoot.unified.substrate import Name
 
@@ -26,7 +26,7 @@ class Contacts:
     def __init__(self) -> None:
         self._contacts: dict[Name, Contact] = {}
         self._waiting: dict[Name, dict[type, Order]] = {}
-        self._people: People | None = None
+        self._membership: Membership | None = None
 
     def __getitem__(self, name: Name) -> Contact:
         return self._contacts.setdefault(name, Contact())
@@ -41,7 +41,7 @@ class Contacts:
         contact = self[name]
         contact.connection, contact.heard = connection, time.monotonic()
         orders = self._waiting.pop(name, {}).values()
-        for order in (*((self._people,) if self._people else ()), *orders):
+        for order in (*((self._membership,) if self._membership else ()), *orders):
             connection.call(OBEY, encode(order))
 
     def broke(self, name: Name, connection: Connection) -> None:
@@ -56,9 +56,9 @@ class Contacts:
         else:
             self._waiting.setdefault(name, {})[type(order)] = order
 
-    def tell_all(self, people: People) -> None:
-        self._people = people
-        encoded = encode(people)
+    def tell_all(self, membership: Membership) -> None:
+        self._membership = membership
+        encoded = encode(membership)
         for contact in self._contacts.values():
             if contact.connection and not contact.connection.closed:
                 contact.connection.call(OBEY, encoded)

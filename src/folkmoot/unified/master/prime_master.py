@@ -28,7 +28,7 @@ from folkmoot.unified.control import (
     Begin,
     Examine,
     Leave,
-    People,
+    Membership,
     Status,
     Welcome,
     decode_told,
@@ -80,7 +80,7 @@ class PrimeMaster:
         Owner(self).export(self._methods)
         self._finished: asyncio.Future[m.Finish] | None = None
         self._looked = asyncio.Event()  # whether the machine knows who lives
-        self._told_people: People | None = None
+        self._told_membership: Membership | None = None
 
     @property
     def state(self) -> State:
@@ -251,10 +251,10 @@ class PrimeMaster:
             role: tuple(a.id for a in self.state.workers(role) if not a.retired)
             for role in self.state.roles
         }
-        people = People(self.epoch, roles, addresses)
-        if people != self._told_people:
-            self._told_people = people
-            self._contacts.tell_all(people)
+        membership = Membership(self.epoch, roles, addresses)
+        if membership != self._told_membership:
+            self._told_membership = membership
+            self._contacts.tell_all(membership)
 
     async def _watch_silence(self) -> None:
         every = look_every(self.state)
