@@ -10,7 +10,7 @@ import pytest
 
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.evaluation import mean_loss
-from folkmoot.core.federation.state import Best, Evaluation
+from folkmoot.core.federation.state import Best, Delivery, Evaluation
 from folkmoot.federated import wire
 from folkmoot.federated.coordinator import events
 from folkmoot.federated.coordinator.evaluation import EvaluationConfig
@@ -131,7 +131,22 @@ async def test_an_evaluation_that_cannot_be_sent_is_the_owners_to_know(tmp_path:
                 await take_part(Walks(evaluated=wrong), settings)
 
 
+def told(*found: tuple[float, int], participants: int = 0) -> list[Delivery]:
+    return [
+        Delivery(str(n), 0, "", 1, Evaluation(*one), participants) for n, one in enumerate(found)
+    ]
+
+
 def test_nobody_counts_for_more_than_ten_times_the_median() -> None:
-    assert mean_loss([Evaluation(1.0, 2), Evaluation(4.0, 1)]) == 2.0
-    many = [Evaluation(1.0, 10)] * 10 + [Evaluation(-1e30, 2**31 - 1)]
-    assert mean_loss(many) == pytest.approx(-0.5e30)
+    assert mean_loss(told((1.0, 2), (4.0, 1))) == 2.0
+    many = [(1.0, 10)] * 10 + [(-1e30, 2**31 - 1)]
+    assert mean_loss(told(*many)) == pytest.approx(-0.5e30)
+
+
+def test_an_aggregator_counts_for_those_it_speaks_for() -> None:
+    region = told((3.0, 1000), participants=10)
+    assert mean_loss([*told((1.0, 100)), *region]) == pytest.approx((100 + 3000) / 1100)
+    alone = told((3.0, 10_000), participants=2)
+    assert mean_loss([*told((1.0, 100), (1.0, 100), (1.0, 100)), *alone]) == pytest.approx(
+        (300 + 3 * 2 * 1000) / 2300
+    )

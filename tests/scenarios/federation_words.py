@@ -5,6 +5,8 @@
 > 5 deliver a samples=10 contents=x round=0   `a` delivers a good update; loss=2: and its evaluation
 > 5 bad a                                     `a` delivers a bad one
 > 5 drop a,b     > 5 tick     > 5 written     > 5 lost 0/a     > 5 excuse a,b
+> federation region=yes                       that of an aggregator
+> 5 call 3 epochs=2 base=6     > 5 end        the coordinator above is in round 3; it has finished
 > 5 spoiled 0/a                               the update of `a` cannot be combined
 > heartbeat a    > start a    > show          questions change nothing
 """
@@ -16,7 +18,7 @@ import msgspec
 from folkmoot.core import federation
 from folkmoot.core.federation import Rules, State
 from folkmoot.core.federation import messages as m
-from folkmoot.core.federation.state import Evaluation
+from folkmoot.core.federation.state import Evaluation, UpperRound
 from folkmoot.core.machine import Effect
 from scenarios.transcript import Words
 
@@ -26,9 +28,9 @@ class FederationWords(Words):
     codes = tuple(m.Reason)
     silence: ClassVar = ["nothing"]
 
-    def create_federation(self, initial: str = "no", **named: str) -> State:
+    def create_federation(self, initial: str = "no", region: str = "no", **named: str) -> State:
         rules = Rules(**{key: _value(text) for key, text in named.items()})
-        return federation.create(rules, initial=initial == "yes")
+        return federation.create(rules, initial=initial == "yes", region=region == "yes")
 
     def say_rendezvous(self, who: str, gpu: str = "") -> m.Rendezvous:
         return m.Rendezvous(who, {"gpu": True} if gpu == "yes" else {})
@@ -62,6 +64,13 @@ class FederationWords(Words):
     def say_written(self, round: str = "", loss: str = "") -> m.Written:
         number = int(round or self.state.round)
         return m.Written(number, f"model {number + 1}", float(loss) if loss else None)
+
+    def say_call(self, round: str, epochs: str = "1", base: str = "0") -> m.Called:
+        above = UpperRound(int(round), f"model {round}", int(epochs), int(base))
+        return m.Called(above)
+
+    def say_end(self) -> m.Ended:
+        return m.Ended()
 
     def ask_heartbeat(self, who: str) -> list[str]:
         answer = federation.advert(self.state, who)

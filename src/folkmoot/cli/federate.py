@@ -24,7 +24,7 @@ Address = Annotated[str, typer.Argument(help="host:port of the coordinator.")]
 
 def register(app: typer.Typer) -> None:
     federate = typer.Typer(help="Train together on data that stays at home.", no_args_is_help=True)
-    for command in (serve, join, status, up, simulate, key):
+    for command in (serve, join, aggregate, status, up, simulate, key):
         federate.command()(command)
     app.add_typer(federate, name="federate")
 
@@ -94,6 +94,46 @@ def join(
     if not run_until_interrupted(take_part(made, settings)):
         raise typer.Exit(130)
     typer.echo("the federation has finished")
+
+
+def aggregate(
+    file: Annotated[Path, typer.Argument(help="The region's configuration, region.toml.")],
+) -> None:
+    """Stand between a coordinator and participants: one for a region, or a hospital of its own.
+
+    To the coordinator above it is one participant, to those below it is their coordinator, which
+    they join with `federate join`. In a round it takes the model from above, has those below train
+    it, and delivers the sum of their updates: the federation makes the model that it would make
+    without it, and sees none of theirs alone. Killed and started again, it goes on in the same
+    round. region.toml is a federation.toml with a table "above" that says where the coordinator is;
+    its owner lists our key, of `federate key`, under security.participants and our name under
+    security.aggregators. docs/federation.md has both files.
+    """
+    from folkmoot.cli.user_errors import user_errors
+    from folkmoot.exchange.bucket import BucketError
+    from folkmoot.federated.aggregator.aggregate import aggregate as run
+    from folkmoot.federated.aggregator.config import load_region
+    from folkmoot.federated.wire import RequestRefused
+    from folkmoot.host.journal import JournalError
+    from folkmoot.host.signing import Identity
+
+    with user_errors(JournalError, RequestRefused, BucketError, OSError, ValueError):
+        config = load_region(file)
+
+        def tell(server: Any) -> None:
+            above, own = config.above, Identity.load(config.above.identity)
+            typer.echo(f"{config.below.run_id} at {server.address}; {_weights(server)}")
+            typer.echo(
+                f"sums go to {above.run_id} at {above.address}, signed with {own.public.hex()}"
+            )
+            typer.echo(f"our key for those below is {server.coordinator.identity.public.hex()}")
+            if config.below.secure.enabled:
+                typer.echo("updates are masked: this aggregator sees only their sum")
+            _narrate(server)
+
+        if not run_until_interrupted(run(config, tell)):
+            raise typer.Exit(130)
+    typer.echo("the federation above has finished")
 
 
 def _policy(file: Path | None, coordinator: str, buckets: list[str]) -> Any:

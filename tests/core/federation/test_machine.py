@@ -8,6 +8,7 @@ from folkmoot.core import federation
 from folkmoot.core.federation import Rules
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation import participant as part
+from folkmoot.core.federation.state import UpperRound
 from folkmoot.core.liveness import Liveness
 from folkmoot.simulate.audit import Crashed
 from folkmoot.simulate.federation.audit import FederationAudit, Opening
@@ -25,6 +26,10 @@ events = st.one_of(
     st.builds(m.Lost, st.tuples(st.sampled_from(["0/a", "1/b", "2/c"]))),
     st.builds(m.Tick),
     st.builds(m.Written, rounds, st.just("model")),
+)
+calls = st.one_of(
+    st.builds(m.Called, st.builds(UpperRound, st.integers(0, 6), st.just("model"), rounds, rounds)),
+    st.builds(m.Ended),
 )
 rules = st.builds(
     Rules,
@@ -46,6 +51,22 @@ def test_invariants_hold_and_the_journal_gives_the_same_bytes(
     rules: Rules, initial: bool, happened: list[tuple[m.Event, int]]
 ) -> None:
     audit = FederationAudit(Opening(rules, initial))
+    now = 0
+    for event, passed in happened:
+        now += passed
+        audit.submit(now, now, event)
+    audit.tell(Crashed())
+    assert federation.decode(federation.encode(audit.state)) == audit.state
+
+
+@settings(max_examples=300)
+@given(
+    rules, st.lists(st.tuples(st.one_of(events, events, calls), st.integers(0, 900)), max_size=60)
+)
+def test_a_region_follows_the_coordinator_above_whatever_happens(
+    rules: Rules, happened: list[tuple[m.Event, int]]
+) -> None:
+    audit = FederationAudit(Opening(rules, region=True))
     now = 0
     for event, passed in happened:
         now += passed

@@ -18,6 +18,8 @@ The rules, in words:
   has to register again.
 - Participants may say what they find of the model they were given, or the owner of the new one.
   With `stop_after`, it is over when so many in a row are no better than the best.
+- An **aggregator** runs the rounds of a coordinator above it: each begins when it is called to it,
+  whatever became of the last one, and its updates make a sum and no model.
 - FINISHED is the end: nothing changes any more.
 
 A round takes its seed from the event that begins it. Only `TABLE` changes the phase.
@@ -68,9 +70,11 @@ AnyEvent = m.AnyEvent
 decode = decoder(State)
 
 
-def create(rules: Rules, *, initial: bool = False, global_digest: str = "") -> State:
-    """A federation before its first participant."""
-    return State(rules=rules, initial=initial, global_digest=global_digest)
+def create(
+    rules: Rules, *, initial: bool = False, global_digest: str = "", region: bool = False
+) -> State:
+    """A federation before its first participant; a `region` is that of an aggregator."""
+    return State(rules=rules, initial=initial, global_digest=global_digest, region=region)
 
 
 def apply(state: State, event: m.AnyEvent, now: int, seed: int) -> Outcome[State]:
@@ -194,7 +198,8 @@ def _dropped(state: State, event: m.Dropped, now: int) -> Step:
 def _delivered(state: State, event: m.Delivered, now: int) -> Step:
     if answer := admits(state, event.id, event.round, event.digest, event.samples):
         return state, (answer,)
-    delivery = Delivery(event.id, event.round, event.digest, event.samples, event.evaluation)
+    told = (event.samples, event.evaluation, event.participants)
+    delivery = Delivery(event.id, event.round, event.digest, *told)
     deliveries = {**state.deliveries, delivery.key: delivery}
     missed = {id: n for id, n in state.missed.items() if id != event.id}
     changed = replace(state, deliveries=deliveries, missed=missed)
@@ -321,7 +326,7 @@ def _evaluated(state: State, central: float | None) -> Step:
         round_, loss = state.round + 1, central
     else:
         closing = [state.deliveries[key] for key in state.closing]
-        told = [d.evaluation for d in closing if d.evaluation and d.round == state.round]
+        told = [d for d in closing if d.evaluation and d.round == state.round]
         if not told:
             return state, ()
         round_, loss = state.round, mean_loss(told)
@@ -332,6 +337,24 @@ def _evaluated(state: State, central: float | None) -> Step:
         since_best=0 if best else state.since_best + 1,
     )
     return changed, (m.Evaluated(round_, loss, best),)
+
+
+def _called(state: State, event: m.Called, now: int) -> Step:
+    known = state.upcoming or state.above
+    if not state.region or state.phase == Phase.FINISHED or event.above == known:
+        return state, ()
+    if known is not None and event.above.round <= known.round:
+        reason = f"round {event.above.round} is called after round {known.round}"
+        return state, (m.Refused(m.Reason.StaleRound, reason),)
+    changed = replace(state, upcoming=event.above)
+    # What waits in STANDBY waits for this round now.
+    return (_next(changed) if state.phase == Phase.STANDBY else changed), ()
+
+
+def _ended(state: State, event: m.Ended, now: int) -> Step:
+    if not state.region or state.phase == Phase.FINISHED:
+        return state, ()
+    return replace(state, ended=True), ()
 
 
 _RECEIVE: dict[type, Callable[[State, Any, int], Step]] = {
@@ -345,6 +368,8 @@ _RECEIVE: dict[type, Callable[[State, Any, int], Step]] = {
     m.Lost: _lost,
     m.Tick: _tick,
     m.Written: _written,
+    m.Called: _called,
+    m.Ended: _ended,
 }
 
 
@@ -363,7 +388,7 @@ def _without(state: State, gone: list[str]) -> State:
 
 def _settle(state: State, effects: tuple[m.Effect, ...], now: int, seed: int) -> Step:
     while True:
-        if state.phase == Phase.ROUND and not state.closing:
+        if state.phase == Phase.ROUND and not state.closing and not _over(state):
             state, more = _top_up(state)
             effects += more
             state, more = _close(_with_patience(state, now))
@@ -414,7 +439,8 @@ def _present(state: State) -> int:
 
 
 def _ready(state: State) -> bool:
-    return _present(state) >= state.rules.min_connected
+    waits = state.region and state.above is None
+    return not waits and _present(state) >= state.rules.min_connected
 
 
 def _starved(state: State) -> bool:
@@ -425,12 +451,17 @@ def _starved(state: State) -> bool:
 
 
 def _over(state: State) -> bool:
-    return state.written is not None
+    return state.written is not None or state.upcoming is not None or state.ended
 
 
 def _all_over(state: State) -> bool:
     stalled = 0 < state.rules.stop_after <= state.since_best
-    return _over(state) and (stalled or state.round + 1 >= state.rules.rounds)
+    last = stalled or state.round + 1 >= state.rules.rounds
+    return _over(state) and last and not state.region
+
+
+def _ended_above(state: State) -> bool:
+    return state.ended
 
 
 def _goes_on(state: State) -> bool:
@@ -439,8 +470,10 @@ def _goes_on(state: State) -> bool:
 
 #: The machine. Edges are tried in this order; nothing else changes the phase.
 TABLE: tuple[Edge[State], ...] = (
+    Edge(Phase.STANDBY, Phase.FINISHED, "the coordinator above has finished", _ended_above),
     Edge(Phase.STANDBY, Phase.ROUND, "enough participants are connected", _ready),
     Edge(Phase.ROUND, Phase.FINISHED, "the last global model is written", _all_over),
+    Edge(Phase.ROUND, Phase.FINISHED, "the coordinator above has finished", _ended_above),
     Edge(Phase.ROUND, Phase.ROUND, "the next global model is written", _goes_on),
     Edge(
         Phase.ROUND,
@@ -489,24 +522,32 @@ def _enter_standby(state: State, now: int, seed: int) -> State:
 
 
 def _enter_finished(state: State, now: int, seed: int) -> State:
-    return replace(_next(state), phase=Phase.FINISHED, selected=(), deliveries={})
+    return replace(_next(state), phase=Phase.FINISHED, selected=(), deliveries={}, closing=())
 
 
 _ENTER = {Phase.ROUND: _enter_round, Phase.STANDBY: _enter_standby, Phase.FINISHED: _enter_finished}
 
 
 def _next(state: State) -> State:
-    """Go on to the next round when this one's global model is written."""
+    """Go on to the next round when its global model is written: here, or above."""
+    if (above := state.upcoming) is not None:
+        # Nobody waits for what there is of the last round any more.
+        state = replace(state, above=above, upcoming=None, closing=tuple(state.deliveries))
+        return _turn_to(state, above.round, above.epoch_base, above.digest)
     if state.written is None:
         return state
+    return _turn_to(state, state.round + 1, state.epoch_base + state.epochs, state.written)
+
+
+def _turn_to(state: State, round_: int, epoch_base: int, global_digest: str) -> State:
     done = {key: state.deliveries[key] for key in state.closing}
     oldest = state.round - state.rules.max_staleness
     remembered = {**state.history, **done}
     return replace(
         state,
-        round=state.round + 1,
-        epoch_base=state.epoch_base + state.epochs,
-        global_digest=state.written,
+        round=round_,
+        epoch_base=epoch_base,
+        global_digest=global_digest,
         # Kept so that a retry after a lost reply is known for what it is.
         history={key: d for key, d in remembered.items() if d.round >= oldest},
         deliveries={key: d for key, d in state.deliveries.items() if key not in done},

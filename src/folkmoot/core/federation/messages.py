@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from folkmoot.core.federation.config import Scalar
-from folkmoot.core.federation.state import Evaluation
+from folkmoot.core.federation.state import Evaluation, UpperRound
 from folkmoot.core.machine import Effect as Effect
 from folkmoot.core.machine import Event as Event
 from folkmoot.core.machine import Refused as Refused
@@ -42,6 +42,8 @@ class Delivered(Event, frozen=True, tag=True):
     samples: int
     # Of the round's global model, which it was given.
     evaluation: Evaluation | None = None
+    # Of how many updates it is the sum, if an aggregator made it; 0: it is one update.
+    participants: int = 0
 
 
 class Quarantined(Event, frozen=True, tag=True):
@@ -87,6 +89,16 @@ class Written(Event, frozen=True, tag=True):
     loss: float | None = None
 
 
+class Called(Event, frozen=True, tag=True):
+    """The coordinator above an aggregator is in this round, and the round's model is here."""
+
+    above: UpperRound
+
+
+class Ended(Event, frozen=True, tag=True):
+    """The coordinator above an aggregator has finished."""
+
+
 AnyEvent = (
     Rendezvous
     | Dropped
@@ -98,6 +110,8 @@ AnyEvent = (
     | Lost
     | Tick
     | Written
+    | Called
+    | Ended
 )
 
 

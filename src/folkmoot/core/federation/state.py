@@ -32,6 +32,8 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True):
     digest: str
     samples: int
     evaluation: Evaluation | None = None
+    # Of how many updates it is the sum, if an aggregator made it; 0: it is one update.
+    participants: int = 0
 
     @property
     def key(self) -> str:
@@ -44,6 +46,18 @@ class Best(msgspec.Struct, frozen=True, array_like=True):
 
     round: int
     loss: float
+
+
+class UpperRound(msgspec.Struct, frozen=True, array_like=True):
+    """What the coordinator above an aggregator asks for in a round, and asks to be passed on."""
+
+    round: int
+    # Of the model as the aggregator gives it to its own participants.
+    digest: str
+    epochs: int
+    epoch_base: int
+    evaluate: bool = False
+    settings: str = ""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +97,12 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     since_best: int = 0
     # In how many rounds one after the other a participant was left out.
     missed: dict[str, int] = {}
+    # Of an aggregator: rounds are those of a coordinator above, which makes the models.
+    region: bool = False
+    above: UpperRound | None = None
+    # What is asked for next, until it is taken up; and whether nothing will be.
+    upcoming: UpperRound | None = None
+    ended: bool = False
 
     @property
     def initial_round(self) -> bool:
@@ -90,6 +110,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def epochs(self) -> int:
+        if self.above is not None:
+            return self.above.epochs
         return 0 if self.initial_round else self.rules.epochs
 
     def staleness(self, round_: int) -> int:

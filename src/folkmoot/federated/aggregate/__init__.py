@@ -35,6 +35,10 @@ class ModelUpdate:
     staleness: int = 0
     #: The global model it started from; None in the initial round.
     base: ModelSource | None = None
+    #: Of how many updates it is the sum, if an aggregator made it, and over how many samples; then
+    #: `source` is Σ samples · model in float64, and strategies see it through `linear.mean` only.
+    participants: int = 0
+    summed: int = 0
 
 
 @dataclass(frozen=True)

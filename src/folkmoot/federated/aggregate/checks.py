@@ -31,6 +31,16 @@ def bad_update(update: ModelUpdate, layout: Layout | None) -> str:
     )
 
 
+def bad_sum(update: ModelUpdate, layout: Layout) -> str:
+    """Why an aggregator's sum must not be counted, or nothing; `layout` is that of such a sum."""
+    if update.samples < update.participants:
+        return (
+            f"number_samples is {update.samples} for {update.participants} participants: each "
+            "has one at the least"
+        )
+    return bad_layout(update.source.layout, layout) or bad_values(update)
+
+
 def bad_samples(samples: int, *, initial: bool) -> str:
     lowest = 0 if initial else 1
     if lowest <= samples <= MAX_SAMPLES:

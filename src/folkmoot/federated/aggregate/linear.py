@@ -15,7 +15,7 @@ import numpy as np
 
 from folkmoot.federated.aggregate import ModelUpdate
 from folkmoot.federated.aggregate.spans import ArraySpan
-from folkmoot.federated.model_file.layout import BLOCK, Array, ModelSource
+from folkmoot.federated.model_file.layout import BLOCK, Array, ArrayMeta, Layout, ModelSource
 from folkmoot.federated.model_file.reader import page_aligned
 
 
@@ -58,11 +58,12 @@ class SpanReader:
         self._block = block
 
     def read(self, source: ModelSource, span: ArraySpan) -> Array:
-        buffer = self._buffers.get(span.meta.dtype)
+        meta = source.layout[span.name]  # a sum of models is wider than they are
+        buffer = self._buffers.get(meta.dtype)
         if buffer is None:
-            buffer = self._buffers[span.meta.dtype] = page_aligned(
-                self._block * span.meta.numpy.itemsize
-            ).view(span.meta.numpy)
+            buffer = self._buffers[meta.dtype] = page_aligned(
+                self._block * meta.numpy.itemsize
+            ).view(meta.numpy)
         values = buffer[: span.size]
         source.read(span.name, span.start, values)
         return values
@@ -80,9 +81,26 @@ def sample_weights(updates: Sequence[ModelUpdate]) -> list[int]:
 
 def mean(updates: Sequence[ModelUpdate]) -> tuple[list[Term], float]:
     """Terms and divisor of the mean weighted by samples."""
+    if any(update.summed for update in updates):
+        return weighted_sum(updates), float(sum(update.samples for update in updates))
     weights = sample_weights(updates)
     terms = [Term(float(w), u.source) for w, u in zip(weights, updates, strict=True)]
     return terms, float(sum(weights))
+
+
+def weighted_sum(updates: Sequence[ModelUpdate]) -> list[Term]:
+    """Terms of Σ samples · model; the sum of an aggregator has its samples in it already."""
+
+    def coefficient(update: ModelUpdate) -> float:
+        # Less than 1 only where a sum counts for less than it says.
+        return update.samples / update.summed if update.summed else float(update.samples)
+
+    return [Term(coefficient(update), update.source) for update in updates]
+
+
+def sum_layout(layout: Layout) -> dict[str, ArrayMeta]:
+    """How the sum of models with `layout` travels: in float64, as sums are kept."""
+    return {name: ArrayMeta("F64", layout[name].shape) for name in sorted(layout)}
 
 
 def clipped_mean(

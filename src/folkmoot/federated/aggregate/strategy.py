@@ -13,7 +13,7 @@ import msgspec
 
 from folkmoot.federated.aggregate import Closing
 from folkmoot.federated.aggregate.checks import bad_layout
-from folkmoot.federated.aggregate.linear import LinearCombination, Term
+from folkmoot.federated.aggregate.linear import LinearCombination, Term, sum_layout
 from folkmoot.federated.aggregate.spans import ArraySpan, CombineFailed, for_each_span, write_span
 from folkmoot.federated.model_file.layout import BLOCK, Array, Layout, ModelSink
 
@@ -53,7 +53,8 @@ def common_layout(closing: Closing) -> Layout:
         raise CombineFailed("no update was accepted, so there is nothing to combine")
     layout = (closing.reference or closing.updates[0].source).layout
     for update in closing.updates:
-        if reason := bad_layout(update.source.layout, layout):
+        expected = sum_layout(layout) if update.summed else layout
+        if reason := bad_layout(update.source.layout, expected):
             raise CombineFailed(f"the update of {update.participant_id}: {reason}")
     return layout
 

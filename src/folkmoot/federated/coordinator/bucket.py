@@ -84,6 +84,9 @@ class CoordinatorBucket:
             self.uploads.forget(last)
         for entry in _rounds(self._spool, last):
             shutil.rmtree(entry, ignore_errors=True)
+        if (sums := self.sum_path(last).parent).exists():
+            for entry in _rounds(sums, last):
+                entry.unlink()
 
     def consume(self, used: Iterable[Delivery]) -> None:
         """These updates are part of a global model, and are nobody's business any more.
@@ -159,6 +162,10 @@ class CoordinatorBucket:
 
     def memory_path(self, round_: int) -> Path:
         return self._folder / "memory" / str(round_)
+
+    def sum_path(self, round_: int) -> Path:
+        """Where an aggregator's sum of a round is."""
+        return self._folder / "sums" / str(round_)
 
     def note_release(self, seed: bytes) -> int:
         """Note a noisy sum before anybody can see it; how many different ones there were so far."""

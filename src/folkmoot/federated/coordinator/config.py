@@ -14,7 +14,7 @@ import msgspec
 
 from folkmoot.core.config import Broken, decode
 from folkmoot.core.federation import Rules
-from folkmoot.core.federation.config import Scalar
+from folkmoot.core.federation.config import MAX_PARTICIPANTS, Scalar
 from folkmoot.federated.aggregate.fedavg import FedAvg
 from folkmoot.federated.aggregate.private import Private
 from folkmoot.federated.aggregate.strategies import AnyStrategy, load_strategy, tag_of
@@ -112,6 +112,8 @@ class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True):
     # The most that one participant counts for, in multiples of the (lower) median of samples;
     # 0 takes everybody's word. Of masked updates only their own sender knows the weight.
     max_weight: float = 10.0
+    # Of these participants: name of each aggregator, and for how many it may speak at the most.
+    aggregators: dict[str, int] = {}
     # PEM files. With a client authority, participants must show a certificate of it (mutual TLS).
     tls_certificate: str = ""
     tls_key: str = ""
@@ -125,6 +127,11 @@ class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True):
                 yield Broken("participants", f"{name}: a public key is 64 hex digits, got {key!r}")
         if len(set(self.participants.values())) != len(self.participants):
             yield Broken("participants", "two names have the same key")
+        for name, most in self.aggregators.items():
+            if name not in self.participants:
+                yield Broken("aggregators", f"{name}: give its key in [security.participants] too")
+            if not 1 <= most <= MAX_PARTICIPANTS:
+                yield Broken("aggregators", f"{name}: from 1 to {MAX_PARTICIPANTS} participants")
         if self.max_weight and not 1 <= self.max_weight < 2**31:
             yield Broken("max_weight", "must be 1 or more, or 0 for no limit")
         if bool(self.tls_certificate) != bool(self.tls_key):
@@ -194,6 +201,32 @@ class Federation(msgspec.Struct, frozen=True, kw_only=True):
             yield Broken("aggregation", wrong)
         if self.secure.enabled and self.rounds.asynchronous:
             yield Broken("rounds", "buffer must be 0 when [secure] is on: a sum needs its cohort")
+        if self.security.aggregators:
+            yield from self._rules_of_sums()
+
+    def _rules_of_sums(self) -> Iterator[Broken]:
+        """Of an aggregator only the sum is known: what needs more than that would be wrong."""
+        if isinstance(self.aggregation, Private):
+            yield Broken(
+                "aggregation",
+                "cannot be private with [security.aggregators]: steps are cut and noise is added "
+                "one by one, and of a region there is only the sum",
+            )
+        elif not self.aggregation.needs_only_the_mean:
+            yield Broken(
+                "aggregation",
+                "must be fedavg or a server optimizer with [security.aggregators]: this one looks "
+                "at single updates, and of a region there is only the sum",
+            )
+        if self.secure.enabled:
+            yield Broken("secure", "must be off with [security.aggregators]: regions mask, not we")
+        if self.rounds.asynchronous:
+            yield Broken("rounds", "buffer must be 0 with [security.aggregators]")
+        if not self.initial_weights:
+            yield Broken(
+                "initial_weights",
+                "must name a file with [security.aggregators]: regions make no first weights",
+            )
 
 
 def _rules_to_listen(host: str, port: int) -> Iterator[Broken]:

@@ -30,6 +30,7 @@ SENTENCES: dict[type, Callable[[Any], str]] = {
     ),
     m.StateChanged: lambda r: f"{r.after}: {r.when}" if r.after == "STANDBY" else "",
     events.Aggregated: lambda r: f"round {r.round}: a model of {r.updates} updates",
+    events.SumMade: lambda r: f"round {r.round}: a sum of {r.updates} updates",
     events.AggregationFailed: lambda r: (
         f"round {r.round}: no model can be made now, again in {r.retry_in:g} s: {r.reason}"
     ),

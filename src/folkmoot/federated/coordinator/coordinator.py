@@ -10,18 +10,18 @@ All methods run on one event loop. Reading, checking and combining models runs o
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from folkmoot.core import federation as rules
 from folkmoot.core.federation import messages as m
-from folkmoot.core.federation.state import Delivery, State
+from folkmoot.core.federation.state import Delivery, State, UpperRound
 from folkmoot.core.liveness import Liveness
 from folkmoot.exchange.bucket import Bucket, BucketError
 from folkmoot.federated.aggregate.spans import CombineFailed
@@ -35,9 +35,11 @@ from folkmoot.federated.coordinator.evaluation import (
 )
 from folkmoot.federated.coordinator.metrics import Meters
 from folkmoot.federated.coordinator.secure_rounds import SecureRounds
+from folkmoot.federated.coordinator.sums import Summed, write_sum
 from folkmoot.federated.coordinator.updates import combine, culprits, lost
-from folkmoot.federated.model_file.layout import BadModel, layout_of
+from folkmoot.federated.model_file.layout import Array, BadModel, layout_of
 from folkmoot.federated.model_file.reader import ModelFile
+from folkmoot.federated.secure.masks import Mask
 from folkmoot.host.clock import Clock, backoff, rising_clock, wall_clock
 from folkmoot.host.durable import Durable, Step
 from folkmoot.host.event_log import EventLog
@@ -64,8 +66,11 @@ class Coordinator:
         clock: Clock = wall_clock,
         journal: Callable[[Path], Journal] = Journal,
         meters: Meters | None = None,
+        on_sum: Callable[[Summed], None] | None = None,
     ) -> None:
+        """With `on_sum` it is an aggregator's: rounds are called from above, and make sums."""
         self.config = config
+        self._on_sum = on_sum
         folder = Path(config.server.state)
         carried = config.bucket.carried
         place = str(folder / "bucket") if carried else config.bucket.url
@@ -83,6 +88,8 @@ class Coordinator:
         self._serving: asyncio.Task[None] | None = None
         self._tidying = asyncio.Lock()
         self.finished = asyncio.Event()
+        #: Set when as many have been connected as a round needs.
+        self.staffed = asyncio.Event()
         self.failure: BaseException | None = None
         #: Differential privacy's noise comes from it: nobody else may know it.
         self.secret = load_secret(folder / "secret", config.seed)
@@ -116,6 +123,8 @@ class Coordinator:
         return self._durable.state
 
     def _create(self) -> State:
+        if self._on_sum is not None:
+            return rules.create(self.config.rounds, region=True)
         digest = ""
         if self.config.initial_weights:
             digest = _publish_initial(self.store, Path(self.config.initial_weights))
@@ -135,6 +144,7 @@ class Coordinator:
             self._aggregate(self.state.closing)
         if self.state.phase is rules.Phase.FINISHED:
             self.finished.set()
+        self._note_staff()
         self.meters.observe(self.state)
         await self._keep_best()
         serving = self._durable.serve(self._due, self._on_due)
@@ -197,9 +207,14 @@ class Coordinator:
                 self._aggregate(effect.keys)
         if self.state.phase is rules.Phase.FINISHED:
             self.finished.set()
+        self._note_staff()
         self.secure.observe(step.effects)
         self._wake_changed(step)
         self.meters.observe(self.state)
+
+    def _note_staff(self) -> None:
+        if self.state.closing or len(self.state.members) >= self.state.rules.min_connected:
+            self.staffed.set()
 
     def _wake_changed(self, step: Step) -> None:
         """Answer held heartbeats; a delivery concerns only its sender, and there are many."""
@@ -260,6 +275,9 @@ class Coordinator:
                 if residue is None:
                     return
             try:
+                if self._on_sum is not None:
+                    await self._sum(self._on_sum, round_, deliveries, residue)
+                    return
                 done = await self.run(
                     combine, self.config, self.store, self.state, self.secret, deliveries, residue
                 )
@@ -282,6 +300,30 @@ class Coordinator:
             self.log.write(found)
         await self._keep_best()
         await self._tidy(round_, deliveries)
+
+    async def _sum(
+        self,
+        on_sum: Callable[[Summed], None],
+        round_: int,
+        deliveries: list[Delivery],
+        residue: list[Mask] | None,
+    ) -> None:
+        """Make the sum for the coordinator above. The round lasts until that one goes on."""
+        started = time.perf_counter()
+        made = await self.run(write_sum, self.config, self.store, self.state, deliveries, residue)
+        seconds = time.perf_counter() - started
+        self.log.write(events.SumMade(round_, made.participants, made.samples, seconds))
+        self.meters.aggregation.observe(seconds)
+        on_sum(made)
+
+    async def take_up(self, above: UpperRound, model: Mapping[str, Array]) -> None:
+        """Go on with this round of the coordinator above, whatever became of the last one."""
+        digest = await self.run(_publish, self.store, above.round, model)
+        await end_tasks(list(self._closing))
+        closed, used = self.state.round, list(self.state.deliveries.values())
+        self.submit(m.Called(replace(above, digest=digest)))
+        if used or closed != above.round:
+            await self._tidy(closed, used)
 
     async def _central_loss(self, round_: int) -> float | None:
         """What the owner's own function finds of the model just made."""
@@ -350,10 +392,14 @@ class Coordinator:
 def _publish_initial(store: CoordinatorBucket, path: Path) -> str:
     """Copy the owner's weights to `0/global`, in this federation's own layout."""
     with ModelFile(path) as model:
-        arrays = model.arrays()
-    with closing(store.new_global(0, layout_of(arrays))) as written:
+        return _publish(store, 0, model.arrays())
+
+
+def _publish(store: CoordinatorBucket, round_: int, arrays: Mapping[str, Array]) -> str:
+    """Write a global model that was made elsewhere; its digest."""
+    with closing(store.new_global(round_, layout_of(arrays))) as written:
         written.write_all(arrays)
-        return store.publish_global(0, written)
+        return store.publish_global(round_, written)
 
 
 def _differences(state: State, config: Federation) -> str:

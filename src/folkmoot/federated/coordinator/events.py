@@ -35,6 +35,14 @@ class Aggregated(OfRound, frozen=True, tag=True):
     figures: dict[str, float]
 
 
+class SumMade(OfRound, frozen=True, tag=True):
+    """A round's updates became a sum, for the coordinator above."""
+
+    updates: int
+    samples: int
+    seconds: float
+
+
 class AggregationFailed(OfRound, frozen=True, tag=True):
     reason: str
     retry_in: float

@@ -193,19 +193,25 @@ class CoordinatorService:
             initial=task.initial,
             global_digest=bytes.fromhex(task.global_digest),
             global_stamp=self.coordinator.store.global_stamp(task.round),
-            evaluate=not task.initial and self.config.evaluation.asks_in(task.round),
+            evaluate=not task.initial and self._asks_for_evaluation(task.round),
             config=self._settings_of(id, task.round),
-            compression=None if task.initial else self._compression(),
+            compression=None if task.initial else self._compression(id),
             **self._signed_urls(id, task.round),
         )
 
-    def _compression(self) -> Any:
+    def _asks_for_evaluation(self, round_: int) -> bool:
+        above = self.coordinator.state.above
+        return above.evaluate if above else self.config.evaluation.asks_in(round_)
+
+    def _compression(self, id: str) -> Any:
         how = self.config.compression
-        if how.method == "none":
+        if how.method == "none" or id in self.config.security.aggregators:
             return None
         return wire.Compression(method=how.method, keep=how.keep)
 
     def _settings_of(self, id: str, round_: int) -> str:
+        if above := self.coordinator.state.above:
+            return above.settings
         own = self.config.aggregation.settings(round_, id)
         given = {**self.config.settings, **own}
         return msgspec.json.encode(given).decode() if given else ""
@@ -242,7 +248,7 @@ class CoordinatorService:
         if judgement.reason:
             self._reject(delivery, judgement)
         evaluation = self._told_evaluation(delivery, request)
-        effects = self.coordinator.submit(m.Delivered(*fields, evaluation))
+        effects = self.coordinator.submit(m.Delivered(*fields, evaluation, delivery.participants))
         self._refuse(effects)
         again = any(isinstance(e, m.Counted) and e.again for e in effects)
         if not again:
@@ -322,7 +328,7 @@ class CoordinatorService:
         if len(request.token) != TOKEN_BYTES:
             raise RequestRefused(Code.INVALID_ARGUMENT, f"a token has {TOKEN_BYTES} bytes")
         self._refuse((rules.admits(c.state, id, request.round, "", 1),))
-        limit = await c.run(self._most_bytes, request.round)
+        limit = await c.run(self._most_bytes, request.round, id)
         self._refuse((rules.admits(c.state, id, request.round, "", 1),))  # it may count by now
         if not 0 < request.size <= limit:
             reason = f"an update of {request.size} bytes; at most {limit}"
@@ -333,12 +339,12 @@ class CoordinatorService:
         held = {token.split()[1] for token in self._judging if token.split()[0] == key}
         return Taking(c.store.uploads.begin(key, request.token, request.size, held))
 
-    def _most_bytes(self, round_: int) -> int:
+    def _most_bytes(self, round_: int, id: str) -> int:
         c = self.coordinator
         if c.state.initial_round:
             return self.config.bucket.max_object
         with contextlib.closing(ModelFile(c.store.global_path(round_))) as base:
-            return most_bytes(self.config, base)
+            return most_bytes(self.config, base, id)
 
     def _bucket(self) -> str:
         if self.config.bucket.carried:
@@ -399,7 +405,20 @@ class CoordinatorService:
             )
         if len(request.digest) != DIGEST_BYTES:
             raise RequestRefused(Code.INVALID_ARGUMENT, f"a digest has {DIGEST_BYTES} bytes")
-        return Delivery(id, request.round, request.digest.hex(), request.number_samples)
+        told = (request.number_samples, None, self._speaks_for(id, request.participants))
+        return Delivery(id, request.round, request.digest.hex(), *told)
+
+    def _speaks_for(self, id: str, participants: int) -> int:
+        """Of how many updates `id` may deliver the sum; 0 for a participant's own update."""
+        most = self.config.security.aggregators.get(id, 0)
+        if most and not participants:
+            reason = f"{id} is an aggregator here, and this is no sum: use `federate aggregate`"
+            raise RequestRefused(Code.INVALID_ARGUMENT, reason)
+        if participants > most:
+            may = f"for {most} at the most" if most else "for itself: it is no aggregator here"
+            reason = f"{id} delivers for {participants} participants; it may speak {may}"
+            raise RequestRefused(Code.PERMISSION_DENIED, reason)
+        return participants
 
     async def _judge(self, delivery: Delivery) -> Judgement:
         """Judge an update once, however many times its sender asks meanwhile."""

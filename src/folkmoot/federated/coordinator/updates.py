@@ -4,16 +4,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from statistics import median_low
 from typing import NamedTuple
 
 import numpy as np
 from blake3 import blake3
 
 from folkmoot.core.federation.state import Delivery, State
+from folkmoot.core.federation.weights import capped
 from folkmoot.exchange.bucket import BucketError, Missing, TooLarge
 from folkmoot.federated.aggregate import Closing, ModelUpdate
-from folkmoot.federated.aggregate.checks import bad_update
+from folkmoot.federated.aggregate.checks import bad_sum, bad_update
+from folkmoot.federated.aggregate.linear import sum_layout
 from folkmoot.federated.aggregate.spans import CombineFailed
 from folkmoot.federated.compression.source import CompressedUpdate, bad_compressed
 from folkmoot.federated.coordinator.bucket import CoordinatorBucket
@@ -52,7 +53,7 @@ def judge(
         try:
             if not state.initial_round:
                 base = stack.enter_context(ModelFile(store.global_path(delivery.round)))
-                limit = most_bytes(config, base)
+                limit = most_bytes(config, base, delivery.id)
             path = store.take(delivery, limit)
         except Missing:
             return Judgement(f"there is no object {delivery.key} in the bucket", missing=True)
@@ -61,9 +62,9 @@ def judge(
         return _judge_file(config, store, state, delivery, path, base)
 
 
-def most_bytes(config: Federation, base: ModelFile) -> int:
-    """How long an update of a model may be: masked weights have eight bytes."""
-    if config.secure.enabled:
+def most_bytes(config: Federation, base: ModelFile, id: str) -> int:
+    """How long an update of a model may be: weights under masks and in sums have eight bytes."""
+    if config.secure.enabled or id in config.security.aggregators:
         return 8 * sum(meta.size for meta in base.layout.values()) + HEADER_ROOM
     return base.nbytes + HEADER_ROOM
 
@@ -99,6 +100,8 @@ def _bad(
 ) -> str:
     """Why an update must not be counted, or nothing."""
     update = _update(config, state, delivery, source, base)
+    if base and update.summed:
+        return bad_sum(update, sum_layout(base.layout))
     if base and config.secure.enabled:
         reason = bad_masked_update(update, base.layout, config.secure)
         if config.private_sum and delivery.samples != 1:
@@ -138,16 +141,7 @@ def combine(
     With `residue` they are masked, and only their sum can be read.
     """
     with ExitStack() as stack:
-        reference = None
-        if not state.initial_round:
-            reference = stack.enter_context(ModelFile(store.global_path(state.round)))
-        updates = []
-        for delivery in deliveries:
-            source = stack.enter_context(ModelFile(store.taken(delivery)))
-            base = reference
-            if delivery.round != state.round:
-                base = stack.enter_context(ModelFile(store.global_path(delivery.round)))
-            updates.append(_update(config, state, delivery, source, base))
+        reference, updates = opened(config, store, state, deliveries, stack)
         if residue is None:
             updates = weighed(updates, config.security.max_weight)
         if reference is not None and residue is not None:
@@ -169,6 +163,27 @@ def combine(
         if memory_out is not None:
             memory_out.commit()
         return Made(store.publish_global(state.round + 1, out), figures)
+
+
+def opened(
+    config: Federation,
+    store: CoordinatorBucket,
+    state: State,
+    deliveries: Sequence[Delivery],
+    stack: ExitStack,
+) -> tuple[ModelFile | None, list[ModelUpdate]]:
+    """The round's global model and its updates, open for as long as `stack` is."""
+    reference = None
+    if not state.initial_round:
+        reference = stack.enter_context(ModelFile(store.global_path(state.round)))
+    updates = []
+    for delivery in deliveries:
+        source = stack.enter_context(ModelFile(store.taken(delivery)))
+        base = reference
+        if delivery.round != state.round:
+            base = stack.enter_context(ModelFile(store.global_path(delivery.round)))
+        updates.append(_update(config, state, delivery, source, base))
+    return reference, updates
 
 
 def _own_seed(secret: bytes, round_: int, deliveries: Sequence[Delivery]) -> bytes:
@@ -193,8 +208,9 @@ def weighed(updates: list[ModelUpdate], most: float) -> list[ModelUpdate]:
         return [replace(update, samples=0) for update in updates]
     if not most:
         return updates
-    limit = max(1, int(most * median_low(update.samples for update in updates)))
-    return [replace(update, samples=min(update.samples, limit)) for update in updates]
+    told = [update.samples for update in updates]
+    counts = capped(told, [max(1, update.participants) for update in updates], most)
+    return [replace(update, samples=n) for update, n in zip(updates, counts, strict=True)]
 
 
 def culprits(
@@ -212,7 +228,8 @@ def culprits(
         moved = {}
         for delivery in deliveries:
             source = stack.enter_context(ModelFile(store.taken(delivery)))
-            value = _value_at(_model(config, source, reference), failed)
+            update = _update(config, state, delivery, source, reference)
+            value = _value_at(update.source, failed) / max(1, update.summed)
             base = _value_at(reference, failed) if reference else 0.0
             # Halves, because the distance itself may be more than a float holds.
             moved[delivery.key] = abs(value / 2 - base / 2)
@@ -246,6 +263,11 @@ def _update(
     config: Federation, state: State, delivery: Delivery, file: ModelFile, base: ModelFile | None
 ) -> ModelUpdate:
     """An update as strategies see it: a model, also where a step travelled in fewer bytes."""
+    if heads := delivery.participants:
+        samples = delivery.samples
+        return ModelUpdate(
+            delivery.id, samples, file, base=base, participants=heads, summed=samples
+        )
     staleness, source = state.round - delivery.round, _model(config, file, base)
     return ModelUpdate(delivery.id, delivery.samples, source, staleness, base)
 

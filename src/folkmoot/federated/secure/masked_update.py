@@ -70,8 +70,11 @@ class UnmaskedMean:
         updates: Sequence[ModelUpdate],
         residue: Sequence[Mask],
         precision: Precision,
+        layout: Layout | None = None,
     ) -> None:
-        self.layout, self._reference, self._precision = reference.layout, reference, precision
+        """`layout` is the reference's, unless the mean is wanted in wider dtypes."""
+        self.layout = layout or reference.layout
+        self._reference, self._precision = reference, precision
         self._sources = [update.source for update in updates]
         self._residue, self._threads = residue, threading.local()
         self.samples = sum(max(update.samples, 1) for update in updates)
@@ -87,8 +90,9 @@ class UnmaskedMean:
         # No mean of honest steps is beyond the limit; what is comes of nonsense under a mask.
         limit = self._precision.limit
         np.clip(mean, -limit, limit, out=mean)
-        self._reference.read(name, start, out)
-        np.add(mean, out, out=mean)
+        origin = np.empty(out.size, self._reference.layout[name].numpy)
+        self._reference.read(name, start, origin)
+        np.add(mean, origin, out=mean)
         if meta.numpy.kind in "iu":
             np.rint(mean, out=mean)
         out[:] = mean >= 0.5 if meta.numpy.kind == "b" else mean
@@ -96,7 +100,7 @@ class UnmaskedMean:
     def _masker(self) -> Masker:
         """Strategies read from several threads, and a masker belongs to one."""
         if not hasattr(self._threads, "masker"):
-            self._threads.masker = Masker(self._residue, self.layout)
+            self._threads.masker = Masker(self._residue, self._reference.layout)
         masker: Masker = self._threads.masker
         return masker
 

@@ -17,6 +17,8 @@ class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     rules: Rules
     initial: bool = False
+    # Of an aggregator.
+    region: bool = False
 
 
 class FederationAudit(Audit[Opening, State]):
@@ -32,4 +34,4 @@ class FederationAudit(Audit[Opening, State]):
         self.models: dict[int, str] = {}  # round -> digest of the model that it made
 
     def create(self, config: Opening) -> State:
-        return machine.create(config.rules, initial=config.initial)
+        return machine.create(config.rules, initial=config.initial, region=config.region)

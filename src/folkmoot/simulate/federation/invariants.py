@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FederationStep = Step[State]
 # The chart of a federation, written down once more so that a changed table is noticed.
 CHART: Chart = {
-    Phase.STANDBY: {Phase.ROUND},
+    Phase.STANDBY: {Phase.ROUND, Phase.FINISHED},
     Phase.ROUND: {Phase.ROUND, Phase.STANDBY, Phase.FINISHED},
 }
 
@@ -34,11 +34,29 @@ def finished_is_the_end(audit: FederationAudit, step: FederationStep) -> Problem
 def rounds_go_on_one_at_a_time(audit: FederationAudit, step: FederationStep) -> Problems:
     """The round grows by one, when its model is written; the epochs before it never shrink."""
     before, after = step.before, step.after
+    if after.region:
+        return
     written = isinstance(step.event, m.Written)
     if after.round - before.round not in ((0, 1) if written else (0,)):
         yield f"{type(step.event).__name__} led from round {before.round} to {after.round}"
     if after.epoch_base < before.epoch_base:
         yield f"epoch_base fell from {before.epoch_base} to {after.epoch_base}"
+
+
+def a_region_is_in_the_round_that_it_was_called_to(
+    audit: FederationAudit, step: FederationStep
+) -> Problems:
+    """An aggregator's rounds are those of the coordinator above: no other begins, none again."""
+    before, after = step.before, step.after
+    if not after.region or after is before:
+        return
+    called = isinstance(step.event, m.Called) and step.event.above == after.above
+    if after.above != before.above and not called:
+        yield f"{type(step.event).__name__} changed what is asked for"
+    if after.round < before.round or (after.above and after.round != after.above.round):
+        yield f"round {before.round} became {after.round}"
+    if after.phase is Phase.ROUND and after.above is None:
+        yield "a round began that nobody called for"
 
 
 def a_round_makes_one_model(audit: FederationAudit, step: FederationStep) -> Problems:
@@ -149,6 +167,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     *OF_EVERY_MACHINE,
     finished_is_the_end,
     rounds_go_on_one_at_a_time,
+    a_region_is_in_the_round_that_it_was_called_to,
     a_round_makes_one_model,
     a_round_begins_with_enough,
     there_is_room_for_those_inside,
