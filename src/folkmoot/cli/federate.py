@@ -109,30 +109,23 @@ def aggregate(
     its owner lists our key, of `federate key`, under security.participants and our name under
     security.aggregators. docs/federation.md has both files.
     """
-    from folkmoot.cli.user_errors import user_errors
-    from folkmoot.exchange.bucket import BucketError
     from folkmoot.federated.aggregator.aggregate import aggregate as run
     from folkmoot.federated.aggregator.config import load_region
-    from folkmoot.federated.wire import RequestRefused
-    from folkmoot.host.journal import JournalError
     from folkmoot.host.signing import Identity
 
-    with user_errors(JournalError, RequestRefused, BucketError, OSError, ValueError):
-        config = load_region(file)
+    config = load_region(file)
 
-        def tell(server: Any) -> None:
-            above, own = config.above, Identity.load(config.above.identity)
-            typer.echo(f"{config.below.run_id} at {server.address}; {_weights(server)}")
-            typer.echo(
-                f"sums go to {above.run_id} at {above.address}, signed with {own.public.hex()}"
-            )
-            typer.echo(f"our key for those below is {server.coordinator.identity.public.hex()}")
-            if config.below.secure.enabled:
-                typer.echo("updates are masked: this aggregator sees only their sum")
-            _narrate(server)
+    def tell(server: Any) -> None:
+        above, own = config.above, Identity.load(config.above.identity)
+        typer.echo(f"{config.below.run_id} at {server.address}; {_weights(server)}")
+        typer.echo(f"sums go to {above.run_id} at {above.address}, signed with {own.public.hex()}")
+        typer.echo(f"our key for those below is {server.coordinator.identity.public.hex()}")
+        if config.below.secure.enabled:
+            typer.echo("updates are masked: this aggregator sees only their sum")
+        _narrate(server)
 
-        if not run_until_interrupted(run(config, tell)):
-            raise typer.Exit(130)
+    if not run_until_interrupted(run(config, tell)):
+        raise typer.Exit(130)
     typer.echo("the federation above has finished")
 
 

@@ -116,7 +116,8 @@ def only_good_samples_count(audit: FederationAudit, step: FederationStep) -> Pro
 def what_counts_stays(audit: FederationAudit, step: FederationStep) -> Problems:
     """Until its round is over a counted update is neither forgotten nor replaced, unless lost."""
     before, after = step.before.deliveries, step.after.deliveries
-    if before is after or step.after.round != step.before.round or isinstance(step.event, m.Lost):
+    over = step.after.round != step.before.round or step.after.phase is Phase.FINISHED
+    if before is after or over or isinstance(step.event, m.Lost):
         return
     if gone := [key for key, delivery in before.items() if after.get(key) != delivery]:
         yield f"{gone} no longer count as they did"
