@@ -40,7 +40,7 @@ def call_gone(state: Coordinator, a: int, b: int) -> list[Any]:
     known = IDS if b % 7 == 6 else [client.id for client in state.epoch.clients]
     gone = tuple(x for k, x in enumerate(known) if a >> k & 1 and b % 2)
     false = tuple(x for k, x in enumerate(known) if a % 9 == k and b % 4 == 0)
-    senders = [IDS, IDS[: b % 9], _elected(state)[:1], [someone(a)]][b % 4]
+    senders = [IDS, IDS[: b % 9], elected(state)[:1], [someone(a)]][b % 4]
     return [
         m.CallGone(
             sender,
@@ -53,7 +53,8 @@ def call_gone(state: Coordinator, a: int, b: int) -> list[Any]:
     ]
 
 
-def _elected(state: Coordinator) -> list[bytes]:
+def elected(state: Coordinator) -> list[bytes]:
+    """The witnesses of now."""
     election = state.election
     if election is None or not state.roster_size(election):
         return []
