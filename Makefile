@@ -4,12 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MINUTES ?= 10
+CLANG := clang-19
+FIRST ?= 1000000
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
 # Else every process that a test starts compiles all of Folkmoot anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test check format faults soak bench bench-peer bench-run bench-liars bench-store bench-federated bench-federated-simulation bench-elastic bench-job bench-learning program pages clean
+.PHONY: help setup demo test check format faults soak bench bench-peer bench-run bench-liars bench-store bench-solana bench-federated bench-federated-simulation bench-elastic bench-job bench-learning program program-check clang pages clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
@@ -46,7 +48,7 @@ format: $(VENV)/.dev ## rewrite the code in the house format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-faults: $(VENV)/.dev ## long fault runs: simulated worlds, damaged bytes, real processes
+faults: $(VENV)/.dev clang ## long fault runs: simulated worlds, damaged bytes, real processes
 	@$(BIN)/folkmoot simulate --world run --seeds 5000
 	@$(BIN)/folkmoot simulate --world federation --seeds 5000
 	@$(BIN)/folkmoot simulate --world iteration --seeds 10000
@@ -76,6 +78,10 @@ bench-store: $(VENV)/.dev ## a run in a store with 200 members; the demo in stor
 	@$(BIN)/python benchmarks/run_store.py
 	@$(BIN)/python benchmarks/run_store_demo.py
 
+bench-solana: $(VENV)/.dev ## what a run on Solana costs; the demo there beside a server (ten minutes)
+	@$(BIN)/python benchmarks/run_solana.py
+	@$(BIN)/python benchmarks/run_solana_demo.py
+
 bench-federated: $(VENV)/.dev ## federated rounds beside Flower (half an hour; resumes)
 	@$(BIN)/python benchmarks/federated.py
 
@@ -93,6 +99,19 @@ bench-job: $(VENV)/.dev ## a job: start and restart beside torchrun and Ray Trai
 bench-learning: $(VENV)/.dev ## speed of the exchange methods, then loss against bytes (an hour; resumes)
 	@$(BIN)/python benchmarks/distro_speed.py
 	@$(BIN)/python benchmarks/learning_curves.py
+
+# Only targets that run for long install it: a system's packages are not for `make test` to change.
+clang:
+	@if ! command -v $(CLANG) >/dev/null; then \
+		root=; [ "$$(id -u)" = 0 ] || root="sudo -n"; \
+		echo "==> installing $(CLANG), the second compiler of the Solana program (once; 60 MB)"; \
+		($$root apt-get update -qq && $$root apt-get install -y -qq --no-install-recommends $(CLANG)) >/dev/null 2>&1 \
+			|| echo "    it cannot be installed here (apt and root are needed): what it compiles is not tested"; \
+	fi
+
+program-check: $(VENV)/.dev clang ## the Solana program beside the core: 20,000 sequences, 2,000 as clang builds it (an hour; other ranges: FIRST=…)
+	@$(BIN)/python tests/authority/solana/at_length.py sequences $(FIRST) 20000
+	@! command -v $(CLANG) >/dev/null || $(BIN)/python tests/authority/solana/at_length.py sequences $(FIRST) 2000 --compiler $(CLANG)
 
 program: $(VENV)/.dev ## build the Solana program from its source, to the same bytes everywhere
 	@$(BIN)/python -m folkmoot.authority.solana.build
