@@ -20,23 +20,6 @@ from folkmoot.core.coordinator.view import view
 from folkmoot.host.signing import Identity
 
 
-async def test_clients_join_and_see_the_run_move(tmp_path: Path) -> None:
-    a, b = Identity(b"a" * 32), Identity(b"b" * 32)
-    async with (
-        serving(tmp_path) as server,
-        connected(server, a) as at_a,
-        connected(server, b) as at_b,
-    ):
-        assert await at_a.submit(join(a)) is None
-        watching = asyncio.create_task(until(at_a, Phase.RoundTrain))
-        assert await at_b.submit(join(b)) is None
-        await until(at_b, Phase.Warmup)
-        for identity, authority in ((a, at_a), (b, at_b)):
-            assert await authority.submit(m.Ready(identity.public, 0)) is None
-        await watching
-        assert await at_a.submit(m.Ready(a.public, 0)) == m.refusal(m.Reason.WrongState)
-
-
 async def test_a_watcher_sees_the_same_state_as_the_keeper(tmp_path: Path) -> None:
     identities = [Identity(bytes([i]) * 32) for i in range(1, 6)]
     async with serving(tmp_path, min_clients=5) as server, connected(server, OWNER) as owner:
@@ -132,25 +115,6 @@ async def test_a_key_that_is_not_on_the_list_sees_and_says_nothing(tmp_path: Pat
                 await anext(authority.watch())
         async with connected(server, a) as authority:
             assert await authority.submit(join(a)) is None
-
-
-async def test_nobody_speaks_for_another(tmp_path: Path) -> None:
-    a, b = Identity(b"a" * 32), Identity(b"b" * 32)
-    async with serving(tmp_path) as server, connected(server, a) as authority:
-        with pytest.raises(Denied, match="another sender"):
-            await authority.submit(join(b))
-        assert len(server.keeper.state.pending) == 0
-
-
-async def test_only_an_owner_pauses(tmp_path: Path) -> None:
-    a = Identity(b"a" * 32)
-    async with serving(tmp_path) as server:
-        async with connected(server, a) as authority:
-            with pytest.raises(Denied, match="only an owner"):
-                await authority.submit(m.Pause())
-        async with connected(server, OWNER) as authority:
-            assert await authority.submit(m.Pause()) is None
-            await until(authority, Phase.Paused)
 
 
 class Raw:

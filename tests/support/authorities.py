@@ -26,6 +26,7 @@ from folkmoot.core.coordinator import Coordinator, Run
 from folkmoot.core.machine import Effect
 from folkmoot.host.signing import Identity
 
+OWNER = Identity(b"o" * 32)
 OnEffect = Callable[[Effect, int], None]
 
 
@@ -56,9 +57,9 @@ class ServerKeeper:
     async def keep(
         cls, run: Run, folder: Path, on_effect: OnEffect, claims: Claims
     ) -> AsyncIterator[Self]:
-        journal = folder / "run.journal"
+        journal, access = folder / "run.journal", Access(owners=frozenset({OWNER.public}))
         async with listen(
-            run, journal, "127.0.0.1:0", Access(), listener=on_effect, claims=claims
+            run, journal, "127.0.0.1:0", access, listener=on_effect, claims=claims
         ) as listening:
             yield cls(listening)
 
@@ -83,11 +84,10 @@ class StoreKeeper:
         cls, run: Run, folder: Path, on_effect: OnEffect, claims: Claims
     ) -> AsyncIterator[Self]:
         with cls.store(folder) as url:
-            owner = Identity.random()
             store = open_store(url, run.run_id)
-            create_run(store, run, Access(owners=frozenset({owner.public})), owner)
+            create_run(store, run, Access(owners=frozenset({OWNER.public})), OWNER)
             store.close()
-            follower = StoreAuthority(url, run.run_id, owner, on_effect)
+            follower = StoreAuthority(url, run.run_id, Identity.random(), on_effect)
             try:
                 await anext(follower.watch())
                 yield cls(url, run.run_id, follower)
@@ -138,9 +138,8 @@ class SolanaKeeper:
         cls, run: Run, folder: Path, on_effect: OnEffect, claims: Claims
     ) -> AsyncIterator[Self]:
         async with serving(slot_seconds=0.1) as net:
-            owner_key = Identity.random()
-            owner = Owner(Place(run.run_id, (net.url,), PROGRAM_ID), owner_key)
-            await owner.create(run, True, 0, owner_key.public)
+            owner = Owner(Place(run.run_id, (net.url,), PROGRAM_ID), OWNER)
+            await owner.create(run, True, 0, OWNER.public)
             owner.close()
             yield cls(net, run, on_effect)
 

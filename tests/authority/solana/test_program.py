@@ -11,8 +11,8 @@ from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 
 from authority.solana.vm import OWNER, PROGRAM, RICH, Vm, VmRun
+from folkmoot.authority.solana import account, layout
 from folkmoot.authority.solana import instructions as say
-from folkmoot.authority.solana import layout
 from folkmoot.authority.solana.layout import Tag
 from folkmoot.authority.solana.seeds import Chain
 from folkmoot.authority.solana.subset import numbers
@@ -326,3 +326,120 @@ def test_points_are_shared_by_who_finishes_an_epoch(vm: Vm) -> None:
         run.tell(EVE, say.said(Tag.Tick))
     slots = run.record["slots"][:2]
     assert slots["points"].tolist() == [50, 50]
+
+
+def a_round(vm: Vm) -> VmRun:
+    """Ann and Bob are in a round, and both are its witnesses."""
+    for key in (ANN, BOB, EVE):
+        vm.fund(key)
+    vm.at(1000)
+    config = replace(CONFIG, rounds_per_epoch=2, delay=0)
+    run = VmRun(vm, Run(run_id=f"run-{next(names)}", config=config))
+    for key in (ANN, BOB):
+        joined = say.said(Tag.JoinRun, reveal=CHAINS[key].end)
+        assert run.tell(key, joined).error == ""
+    for key in (ANN, BOB):
+        assert run.tell(key, say.said(Tag.WarmupReady)).error == ""
+    assert run.state.phase is Phase.RoundTrain
+    return run
+
+
+def proof(run: VmRun, of: Pubkey) -> bytes:
+    """The proof of a client that saw nothing, true but for that."""
+    state = run.state
+    place = state.find(bytes(of))
+    assert place is not None, "nobody has left: places are indices"
+    true = state.committee(state.round).get_witness(place)
+    slot = account.slot_of(run.record, bytes(of))
+    assert slot is not None
+    return say.said(
+        Tag.Witness,
+        bytes(16),
+        height=state.round.height,
+        epoch=state.epoch_number,
+        position=true.position,
+        index=true.index,
+        elected=1,
+        reveal=CHAINS[of].reveal(slot["reveal"].tobytes()),
+        participant_len=8,
+        broadcast_len=8,
+    )
+
+
+CHAINS = {key: Chain(bytes(key), 9) for key in (ANN, BOB)}
+
+
+def test_nobody_is_a_witness_at_anothers_index(vm: Vm) -> None:
+    run = a_round(vm)
+    before = run.data
+    assert run.tell(BOB, proof(run, ANN)).error == "WrongIndex"
+    assert run.tell(EVE, proof(run, ANN)).error == "NotAMember"
+    for index in (2, 255, 256, 2**32, 2**64 - 1):
+        spoofed = bytearray(proof(run, BOB))
+        at = layout.INSTRUCTIONS[Tag.Witness].fields["index"][1]  # type: ignore[index]
+        spoofed[at : at + 8] = index.to_bytes(8, "little")
+        assert run.tell(BOB, bytes(spoofed)).error == "WrongIndex"
+    assert run.data == before
+
+
+def test_what_is_said_again_counts_once(vm: Vm) -> None:
+    """In a transaction of its own; the same transaction is run once by the cluster."""
+    run = a_round(vm)
+    said = proof(run, ANN)
+    told = say.instruction(PROGRAM, said, ANN, run.address)
+    assert run.vm.send(told, told, payer=ANN).error == "Duplicate", "both or none"
+    assert len(run.state.round.witnesses) == 0
+    assert run.tell(ANN, said).error == ""
+    assert run.tell(ANN, said).error == "Duplicate"
+    assert len(run.state.round.witnesses) == 1
+    assert run.tell(BOB, proof(run, BOB)).error == ""
+    assert run.tell(EVE, say.said(Tag.Tick)).error == ""
+    assert run.state.round.height == 1
+    assert run.tell(ANN, said).error == "WrongRound", "a proof of another round"
+
+
+def test_a_run_is_not_made_anew_while_it_is_there(run: VmRun) -> None:
+    made = say.said(Tag.InitCoordinator, run.run.run_id.encode(), lamports=10**10)
+    assert run.tell(ANN, JOIN).error == ""
+    before = run.data
+    for signer in (OWNER, EVE):
+        assert run.tell(signer, made, say.SYSTEM).error == "AlreadyThere"
+    assert run.data == before
+    assert run.tell(ANN, say.said(Tag.Withdraw)).error == ""
+    free = say.instruction(PROGRAM, say.said(Tag.FreeCoordinator), OWNER, run.address)
+    again = say.instruction(PROGRAM, made, OWNER, run.address, say.SYSTEM)
+    assert run.vm.send(free, again, payer=OWNER).error == "AlreadyThere", "not at once"
+    assert run.data != b""
+    assert run.vm.send(free, payer=OWNER).error == ""
+    assert run.vm.send(again, payer=OWNER).error == "", "its name is free again"
+
+
+def test_who_leaves_leaves_a_slot(run: VmRun) -> None:
+    joined = say.said(Tag.JoinRun, reveal=bytes(32))
+    for number in range(layout.SLOTS + 9):
+        key = Pubkey(sha256(b"passing %d" % number).digest())
+        run.vm.fund(key)
+        assert run.tell(key, joined).error == ""
+        assert run.tell(key, say.said(Tag.Withdraw)).error == ""
+    assert not run.record["used"].any()
+
+
+@pytest.mark.parametrize(
+    ("field", "most"),
+    [("sequence", 2**64 - 1), ("epoch_number", 2**32 - 1), ("phase_start", 2**64 - 1)],
+)
+def test_a_counter_at_its_end_breaks_nothing(vm: Vm, field: str, most: int) -> None:
+    run = a_round(vm)
+    data = bytearray(run.data)
+    kind, at, *_ = layout.RUN.fields[field]  # type: ignore[index]
+    data[at : at + kind.itemsize] = most.to_bytes(kind.itemsize, "little")
+    found = vm.svm.get_account(run.address)
+    assert found is not None
+    vm.svm.set_account(run.address, Account(found.lamports, bytes(data), PROGRAM))
+    for seconds in (1000, 2000, 5000, 9000):
+        vm.at(seconds)
+        for key in (ANN, BOB):
+            run.tell(key, say.said(Tag.HealthCheck))
+        run.tell(EVE, say.said(Tag.Tick))
+        run.state  # noqa: B018  it can still be read
+    assert run.state.progress.step <= CONFIG.total_steps

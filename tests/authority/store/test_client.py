@@ -67,20 +67,6 @@ async def until(authority: StoreAuthority, wanted: Phase) -> Coordinator:
     raise AssertionError("an authority is watched without end")
 
 
-async def test_clients_join_and_see_the_run_move(url: str) -> None:
-    create(url)
-    async with connected(url, A, B) as (at_a, at_b):
-        assert await at_a.submit(join(A)) is None
-        watching = asyncio.create_task(until(at_a, Phase.RoundTrain))
-        assert await at_b.submit(join(B)) is None
-        await until(at_b, Phase.Warmup)
-        for identity, authority in ((A, at_a), (B, at_b)):
-            assert await authority.submit(m.Ready(identity.public, 0)) is None
-        await watching
-        assert await at_a.submit(m.Ready(A.public, 0)) == m.refusal(m.Reason.WrongState)
-        assert all(count > 0 for count in at_a.traffic())
-
-
 async def test_all_see_the_same_state_and_one_who_comes_late_too(url: str) -> None:
     create(url, min_clients=3)
     async with connected(url, A, B, C) as clients:
