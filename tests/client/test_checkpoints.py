@@ -6,13 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from folkmoot.client import events
 from folkmoot.client.learner import Learner, ModelCopy
 from folkmoot.core.coordinator import messages as m
 from folkmoot.learning.checkpoints.manifest import Stopped
+from support.authorities import WITH_ALL_RULES
 from support.small_run import StartRun, agreement
 
 
+@pytest.mark.parametrize("small_run", WITH_ALL_RULES, indirect=True)
 async def test_a_model_is_stored_while_training_goes_on_and_a_run_goes_back_to_it(
     tmp_path: Path, small_run: StartRun
 ) -> None:

@@ -10,6 +10,7 @@ from folkmoot.client.learner import Learner, Worked
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
 from folkmoot.learning.methods.distro import wire
+from support.authorities import WITH_ALL_RULES
 from support.small_run import StartRun, agreement
 
 FOUR = {
@@ -57,6 +58,7 @@ def _places(plan, draw):
     ).astype(np.int32)
 
 
+@pytest.mark.parametrize("small_run", WITH_ALL_RULES, indirect=True)
 @pytest.mark.parametrize("liar", [Opposite, Random])
 async def test_a_client_that_sends_nonsense_is_not_learnt_from_and_ejected(
     tmp_path: Path, small_run: StartRun, liar: type[Liar]

@@ -166,3 +166,5 @@ AUTHORITIES: dict[str, type[RunKeeper]] = {
     "etcd": EtcdKeeper,
     "Solana": SolanaKeeper,
 }
+WITH_ALL_RULES = [name for name in AUTHORITIES if name != "Solana"]
+"""Those that leave none out; what the program does, `authority/solana/subset.py` says."""
