@@ -81,3 +81,10 @@ def test_every_decision_is_in_the_index_under_a_number_of_its_own() -> None:
         assert re.fullmatch(rf"# {path.name[:3]} [^—–-].*", heading), f"{named(path)}: {heading}"
         title = heading.removeprefix("# ")
         assert f"[{title}]({path.name})" in index, f"{named(path)} is not in the index"
+
+
+def test_every_file_on_the_page_of_the_architecture_is_there() -> None:
+    files = [f"/{named(path)}" for path in ROOT.glob("[st]*/**/*.py")]  # of src and tests
+    names = re.findall(r"`([\w/]+\.py)`", (ROOT / "ARCHITECTURE.md").read_text())
+    assert names
+    assert [n for n in names if not any(file.endswith(f"/{n}") for file in files)] == []
