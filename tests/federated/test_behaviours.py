@@ -113,12 +113,6 @@ async def test_who_is_unknown_is_denied(tmp_path: Path) -> None:
         assert await code_of(stranger.deliver(1.0)) == Code.PERMISSION_DENIED
 
 
-async def test_starting_outside_a_round_fails_its_precondition(tmp_path: Path) -> None:
-    async with running_federation(tmp_path, min_participants=2) as w:
-        (a,) = await w.join("a")
-        assert await code_of(a.start()) == Code.FAILED_PRECONDITION
-
-
 async def test_a_second_different_update_already_exists(tmp_path: Path) -> None:
     async with running_federation(tmp_path, min_participants=2) as w:
         a, _ = await w.join("a", "b")
@@ -134,18 +128,6 @@ async def test_a_drop_out_goes_back_to_standby_and_a_return_resumes(tmp_path: Pa
         assert w.state.selected == ()
         assert (await b.rendezvous()).reply == wire.ACCEPT
         assert await a.beat() == ("ROUND", 0)
-
-
-async def test_the_departure_of_an_unselected_participant_keeps_the_selection(
-    tmp_path: Path,
-) -> None:
-    rules = {"min_participants": 2, "fraction_participants": 0.6}
-    async with running_federation(tmp_path, **rules) as w:
-        people = await w.join("a", "b", "c")
-        before = w.state.selected
-        (spare,) = (h for h in people if h.participant_id not in before)
-        w.coordinator.submit(m.Dropped((spare.participant_id,)))
-        assert w.state.selected == before
 
 
 async def test_two_at_a_fraction_of_six_tenths_need_three_and_select_two(tmp_path: Path) -> None:

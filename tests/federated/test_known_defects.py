@@ -103,7 +103,9 @@ async def test_06_an_unselected_drop_out_pauses_nobody(tmp_path: Path) -> None:
         people = await w.join("a", "b", "c")
         chosen = [h for h in people if h.participant_id in w.state.selected]
         (other,) = (h for h in people if h not in chosen)
+        before = w.state.selected
         w.coordinator.submit(m.Dropped((other.participant_id,)))
+        assert w.state.selected == before
         assert {await h.beat() for h in chosen} == {("ROUND", 0)}
         for one in chosen:
             await one.deliver(1.0)
