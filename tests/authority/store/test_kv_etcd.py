@@ -110,10 +110,8 @@ def test_without_a_majority_the_message_says_so(three_members: Etcd) -> None:
         lambda: store.set("key", b"new"),
         lambda: store.wait("x", 1),
     ):
-        begun = time.monotonic()
         with pytest.raises(StoreGone, match="a majority of etcd's members must run"):
             ask()
-        assert time.monotonic() - begun < 10
     three_members.start(*three_members.names[1:])
     assert store.get("key") in (b"value", b"new")
     store.close()
