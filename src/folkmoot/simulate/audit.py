@@ -90,6 +90,15 @@ class Audit(Generic[Config, State]):
         self._snapshot = self.machine.encode(self.state)
         self._journal: list[tuple[Any, int, int]] = []
 
+    @property
+    def inputs(self) -> list[Input]:
+        return [entry for entry in self.log if isinstance(entry, Input)]
+
+    @property
+    def effects(self) -> list[Effect]:
+        """All that the machine ever said."""
+        return [effect for entry in self.inputs for effect in entry.effects]
+
     def create(self, config: Config) -> State:
         """The machine's first state."""
         raise NotImplementedError

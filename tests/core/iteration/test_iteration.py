@@ -22,7 +22,7 @@ from folkmoot.core.iteration.record import (
     read_record,
 )
 from folkmoot.core.iteration.state import Phase, RankState
-from folkmoot.simulate.iteration.audit import JobAudit
+from folkmoot.simulate.iteration.audit import IterationAudit
 from folkmoot.simulate.iteration.job import Beat, Begin, Bury, Clean, Hear, Perform, To
 from folkmoot.simulate.iteration.store import Store, perform
 
@@ -157,7 +157,7 @@ CHOICES = st.tuples(
 def test_what_must_hold_does_under_any_schedule(
     world: int, choices: list[tuple[str, int, int]], hasty: bool
 ) -> None:
-    audit = JobAudit(Rules(world, join_timeout=0 if hasty else 1000))
+    audit = IterationAudit(Rules(world, join_timeout=0 if hasty else 1000))
     audit.submit(0, 0, Begin("0.0", 0))
     for now, (kind, who, extra) in enumerate(choices):
         names = sorted(audit.state.processes)

@@ -7,7 +7,7 @@ from random import Random
 from folkmoot.core.federation import Rules
 from folkmoot.core.federation import messages as m
 from folkmoot.core.machine import Refused
-from folkmoot.simulate.audit import Crashed, Input
+from folkmoot.simulate.audit import Crashed
 from folkmoot.simulate.federation.audit import FederationAudit, Opening
 from folkmoot.simulate.federation.coordinator import FederationCoordinator
 from folkmoot.simulate.federation.faults import FEDERATION_FAULTS
@@ -69,13 +69,11 @@ class FederationWorld(World):
         return f"{state.phase}, round {state.round} of {state.rules.rounds}"
 
     def counts(self) -> dict[str, int]:
-        log = self.audit.log
-        inputs = [entry for entry in log if isinstance(entry, Input)]
-        effects = [effect for entry in inputs for effect in entry.effects]
+        inputs, effects = self.audit.inputs, self.audit.effects
         taken = [e.event for e in inputs if not any(isinstance(x, Refused) for x in e.effects)]
         return {
             "rounds": self.audit.state.round,
-            "restarts": sum(isinstance(entry, Crashed) for entry in log),
+            "restarts": sum(isinstance(entry, Crashed) for entry in self.audit.log),
             "departures": sum(isinstance(effect, m.Left) for effect in effects),
             "bad updates": sum(isinstance(event, m.Quarantined) for event in taken),
             "lost updates": sum(isinstance(event, m.Lost) for event in taken),

@@ -12,7 +12,7 @@ from folkmoot.simulate.iteration.invariants import CHART, INVARIANTS
 from folkmoot.simulate.iteration.job import Job
 
 
-class JobAudit(Audit[Rules, Job]):
+class IterationAudit(Audit[Rules, Job]):
     name = "iteration"
     machine: ClassVar[Machine[Any]] = job
     config_type = Rules

@@ -16,7 +16,7 @@ from folkmoot.simulate.iteration.job import Hear, Job, To
 from folkmoot.simulate.iteration.opinion import doubt, had_arrived
 
 if TYPE_CHECKING:
-    from folkmoot.simulate.iteration.audit import JobAudit
+    from folkmoot.simulate.iteration.audit import IterationAudit
 
 P = Phase
 CHART: Chart = {  # of each process
@@ -29,7 +29,7 @@ CHART: Chart = {  # of each process
 }
 
 
-def one_decision_follows_another(audit: JobAudit, step: Step[Job]) -> Problems:
+def one_decision_follows_another(audit: IterationAudit, step: Step[Job]) -> Problems:
     """The register moves from iteration n to n + 1, and never otherwise."""
     old, new = (job.store.get(keys.CONSENSUS) for job in (step.before, step.after))
     if old == new:
@@ -48,14 +48,14 @@ def one_decision_follows_another(audit: JobAudit, step: Step[Job]) -> Problems:
                 yield f"{member} did not arrive for iteration {record.iteration}"
 
 
-def a_bell_rings_for_a_decision(audit: JobAudit, step: Step[Job]) -> Problems:
+def a_bell_rings_for_a_decision(audit: IterationAudit, step: Step[Job]) -> Problems:
     record = read_record(step.after.store.get(keys.CONSENSUS), audit.config.world)
     decided = record.iteration if record else -1
     if keys.ready(decided + 1) in step.after.store:
         yield f"{keys.ready(decided + 1)} rings, and that was not decided"
 
 
-def who_takes_part_was_decided_on(audit: JobAudit, step: Step[Job]) -> Problems:
+def who_takes_part_was_decided_on(audit: IterationAudit, step: Step[Job]) -> Problems:
     """A process takes part in a decision that was made, that it is in, and once."""
     for effect in step.effects:
         if isinstance(effect, m.Advanced):
@@ -70,7 +70,7 @@ def who_takes_part_was_decided_on(audit: JobAudit, step: Step[Job]) -> Problems:
                 yield f"{name} takes part in {record.iteration} after {last}"
 
 
-def a_proposal_follows_from_what_was_seen(audit: JobAudit, step: Step[Job]) -> Problems:
+def a_proposal_follows_from_what_was_seen(audit: IterationAudit, step: Step[Job]) -> Problems:
     """As a plain second opinion has it."""
     match step.event:
         case Hear(name, _, False) if step.effects:
@@ -82,7 +82,9 @@ def a_proposal_follows_from_what_was_seen(audit: JobAudit, step: Step[Job]) -> P
                 yield problem
 
 
-def a_rank_stops_only_when_a_newer_process_began(audit: JobAudit, step: Step[Job]) -> Problems:
+def a_rank_stops_only_when_a_newer_process_began(
+    audit: IterationAudit, step: Step[Job]
+) -> Problems:
     for effect in step.effects:
         if isinstance(effect, m.Stopped):
             state = step.after.processes[step.event.process].state
@@ -94,7 +96,7 @@ def a_rank_stops_only_when_a_newer_process_began(audit: JobAudit, step: Step[Job
 _PROCESS: Any = SimpleNamespace(chart=CHART, machine=rank)
 
 
-def a_process_does_what_every_machine_does(audit: JobAudit, step: Step[Job]) -> Problems:
+def a_process_does_what_every_machine_does(audit: IterationAudit, step: Step[Job]) -> Problems:
     """What holds of every machine holds of each process by itself."""
     if isinstance(step.event, Hear | To) and step.effects:
         before, after = (

@@ -10,7 +10,7 @@ from folkmoot.core.iteration import Heartbeats, keys
 from folkmoot.core.iteration import messages as m
 from folkmoot.core.machine import Effect
 from folkmoot.simulate.coordinator import CoordinatorNode
-from folkmoot.simulate.iteration.audit import JobAudit
+from folkmoot.simulate.iteration.audit import IterationAudit
 from folkmoot.simulate.iteration.job import (
     Answers,
     Beat,
@@ -33,9 +33,9 @@ TORN = 0.01  # how often a connection breaks between the parts of a request
 class StoreNode(CoordinatorNode):
     """Keeps everything when it dies, as etcd does; who waits for a key then has to ask again."""
 
-    audit: JobAudit
+    audit: IterationAudit
 
-    def __init__(self, loop: Loop, network: Network, audit: JobAudit) -> None:
+    def __init__(self, loop: Loop, network: Network, audit: IterationAudit) -> None:
         super().__init__(loop, network, audit)
         self._waiting: dict[str, list[Any]] = {}
 

@@ -5,9 +5,8 @@ from random import Random
 from folkmoot.core.iteration import Rules, keys
 from folkmoot.core.iteration import messages as m
 from folkmoot.core.iteration.record import read_record
-from folkmoot.simulate.audit import Input
 from folkmoot.simulate.faults import FAULTS, Faults
-from folkmoot.simulate.iteration.audit import JobAudit
+from folkmoot.simulate.iteration.audit import IterationAudit
 from folkmoot.simulate.iteration.job import Begin, Calm
 from folkmoot.simulate.iteration.mutants import WORLD_MUTANTS
 from folkmoot.simulate.iteration.nodes import RankNode, StoreNode
@@ -50,7 +49,7 @@ ITERATION_FAULTS: Faults = {**FAULTS, "takeover": takeover, "winner crash": winn
 
 
 class IterationWorld(World):
-    audit_type = JobAudit
+    audit_type = IterationAudit
     mutants = WORLD_MUTANTS
     faults = ITERATION_FAULTS
     lengths = (1_500, 3_000, 4_500, 7_000)
@@ -58,12 +57,12 @@ class IterationWorld(World):
     pace = 0.4
     patience = 120_000
     epilogue = 1_000
-    audit: JobAudit
+    audit: IterationAudit
     coordinator: StoreNode  # who holds the state here
     nodes: list[RankNode]
 
     def populate(self) -> None:
-        self.audit = JobAudit(draw_rules(self.loop.random))
+        self.audit = IterationAudit(draw_rules(self.loop.random))
         self.coordinator = StoreNode(self.loop, self.network, self.audit)
         self.nodes = []
         for rank in range(self.audit.config.world):
@@ -99,11 +98,10 @@ class IterationWorld(World):
         return f"{read_record(job.store.get(keys.CONSENSUS), job.rules.world)}, goal {job.goal}"
 
     def counts(self) -> dict[str, int]:
-        inputs = [entry for entry in self.audit.log if isinstance(entry, Input)]
-        effects = [effect for entry in inputs for effect in entry.effects]
+        effects = self.audit.effects
         return {
             "iterations": len(self.audit.decided),
-            "processes": sum(isinstance(entry.event, Begin) for entry in inputs),
+            "processes": sum(isinstance(entry.event, Begin) for entry in self.audit.inputs),
             "left out": sum(isinstance(effect, m.Excluded) for effect in effects),
             "fenced": sum(isinstance(effect, m.Stopped) for effect in effects),
         }

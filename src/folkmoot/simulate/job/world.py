@@ -5,7 +5,7 @@ from random import Random
 from folkmoot.core.config import all_broken
 from folkmoot.core.job import Backoff, JobBudget, JobSpec, RoleBudget, RoleSpec, Timeouts
 from folkmoot.core.job import messages as m
-from folkmoot.simulate.audit import Crashed, Input
+from folkmoot.simulate.audit import Crashed
 from folkmoot.simulate.job.audit import JobAudit
 from folkmoot.simulate.job.faults import JOB_FAULTS
 from folkmoot.simulate.job.host import HostNode
@@ -99,14 +99,12 @@ class JobWorld(World):
         return f"{state.phase}: {actors}"
 
     def counts(self) -> dict[str, int]:
-        log = self.audit.log
-        inputs = [entry for entry in log if isinstance(entry, Input)]
-        effects = [effect for entry in inputs for effect in entry.effects]
+        effects = self.audit.effects
         return {
             "processes": sum(isinstance(effect, m.Create) for effect in effects),
             "failures": sum(isinstance(effect, m.Blamed) for effect in effects),
             "collateral": sum(isinstance(effect, m.Collateral) for effect in effects),
             "blames moved": sum(bool(e.instead_of) for e in effects if isinstance(e, m.Blamed)),
-            "masters": sum(isinstance(entry, Crashed) for entry in log),
+            "masters": sum(isinstance(entry, Crashed) for entry in self.audit.log),
             "finished": int(self.audit.state.exit_code == 0),
         }

@@ -4,7 +4,7 @@ from random import Random
 
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model, Run
 from folkmoot.core.coordinator.messages import Resume
-from folkmoot.simulate.audit import Input, Violation
+from folkmoot.simulate.audit import Violation
 from folkmoot.simulate.loop import Loop
 from folkmoot.simulate.run.audit import RunAudit
 from folkmoot.simulate.run.client import ClientNode
@@ -91,7 +91,7 @@ class RunWorld(World):
     def counts(self) -> dict[str, int]:
         audit = self.audit
         return {
-            "messages": sum(isinstance(entry, Input) for entry in audit.log),
+            "messages": len(audit.inputs),
             "rounds": sum(height > 0 for _, height in audit.canonical),
             "samples learnt": audit.samples_attested,
             "samples attested but without one agreed result": audit.samples_lost,
