@@ -2,6 +2,8 @@
 
 import re
 
+from folkmoot.host.plain_text import plain_text as plain_text
+
 #: A name is a plain one: it can be a file's, and leads nowhere else.
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 PUBLIC_KEY = re.compile(r"[0-9a-f]{64}")
@@ -9,14 +11,7 @@ PUBLIC_KEY = re.compile(r"[0-9a-f]{64}")
 GLOBAL = "global"
 #: The bucket of a coordinator that carries weights itself.
 CARRIED = "coordinator"
-LONGEST_TEXT = 500
 
 
 def is_participant_id(name: str) -> bool:
     return bool(PLAIN_NAME.fullmatch(name)) and name != GLOBAL
-
-
-def plain_text(text: str) -> str:
-    """What a stranger wrote, as it may be shown on a terminal: in one line, and not long."""
-    shown = "".join(letter if letter.isprintable() else " " for letter in text[:LONGEST_TEXT])
-    return f"{shown}…" if len(text) > LONGEST_TEXT else shown

@@ -18,11 +18,14 @@ import msgspec
 
 from folkmoot.authority import Denied, Unreachable
 from folkmoot.authority.server import wire
-from folkmoot.core.coordinator import Coordinator, decode
+from folkmoot.core.config import all_broken
+from folkmoot.core.coordinator import Coordinator, Run, decode
 from folkmoot.core.coordinator.messages import AnyEvent, Reason, Refused, refusal
 from folkmoot.core.coordinator.view import apply_change
 from folkmoot.core.delta import DeltaError
+from folkmoot.core.unreadable import UNREADABLE
 from folkmoot.host.clock import backoff
+from folkmoot.host.plain_text import plain_text
 from folkmoot.host.rpc import open_channel
 from folkmoot.host.signing import Identity, Signer
 from folkmoot.host.tls import ClientTls
@@ -39,7 +42,7 @@ SUBMIT_TIMEOUT, READ_TIMEOUT = 10.0, 60.0
 def _whole(snapshot: bytes) -> Coordinator:
     try:
         return decode(snapshot)
-    except msgspec.ValidationError as error:
+    except UNREADABLE as error:
         raise DeltaError(f"the server sent what is no state: {error}") from error
 
 
@@ -63,9 +66,14 @@ def _mismatch(details: str, tls: ClientTls | None) -> str | None:
     return f"the server hangs up: it may not know the CA that signed {tls.cert}"
 
 
+def _details(error: grpc.aio.AioRpcError) -> str:
+    """What the server, whoever it is, says about it."""
+    return plain_text(error.details() or "")
+
+
 def _trouble(error: grpc.aio.AioRpcError) -> str:
     """Why nobody answers, as far as a user can do something about it."""
-    details = error.details() or ""
+    details = _details(error)
     if "DNS resolution failed" in details or "name resolution" in details.lower():
         return "no such host is known here"
     if "Connection refused" in details:
@@ -126,13 +134,20 @@ class ServerAuthority:
 
     async def submit(self, message: AnyEvent) -> Refused | None:
         receipt = await self._call("Submit", message, SUBMIT_TIMEOUT)
-        return refusal(Reason[receipt.refused]) if receipt.refused else None
+        if not receipt.refused:
+            return None
+        if receipt.refused not in Reason.__members__:
+            told = plain_text(receipt.refused)
+            raise Denied(f"{self.address}: it refuses with {told!r}, which we do not know")
+        return refusal(Reason[receipt.refused])
 
     async def read(self, name: str, start: int, length: int) -> tuple[int, bytes]:
         """(size of the whole, bytes) of a data file that the server keeps; at most `MAX_READ`."""
         wanted = wire.Range(name, start, min(length, wire.MAX_READ))
         answer = await self._call("Read", wanted, READ_TIMEOUT)
         self.received += answer.ByteSize()
+        if len(answer.data) > wanted.length:
+            raise Denied(f"{self.address}: it sends more of {name} than was asked for")
         return answer.size, answer.data
 
     async def _call(self, method: str, message: Any, seconds: float) -> Any:
@@ -157,7 +172,7 @@ class ServerAuthority:
                     yield state
             except grpc.aio.AioRpcError as error:
                 if error.code() in _FINAL:
-                    raise Denied(f"{self.address}: {error.details()}") from None
+                    raise Denied(f"{self.address}: {_details(error)}") from None
                 advice = self._advice(error)
                 hung_up += advice is not None
                 if advice and hung_up == HANG_UPS:
@@ -168,13 +183,14 @@ class ServerAuthority:
                 if error.code() is grpc.StatusCode.ALREADY_EXISTS:
                     taken_since = taken_since or time.monotonic()
                     if time.monotonic() - taken_since > TAKEN_PATIENCE:
-                        raise Denied(f"{self.address}: {error.details()}") from None
+                        raise Denied(f"{self.address}: {_details(error)}") from None
             except DeltaError:
                 pass  # a change that does not fit: begin again with a whole state
             await asyncio.sleep(next(delays))
 
     async def _stream(self) -> AsyncIterator[Coordinator]:
         state: Coordinator | None = None
+        checked: Run | None = None
         async for change in self._methods["Watch"](await self._signed("Watch", self._watching)):
             self.received += change.ByteSize()
             if change.snapshot:
@@ -183,7 +199,18 @@ class ServerAuthority:
                 raise DeltaError("the server sent a change before a state")
             else:
                 state = apply_change(state, change.delta)
+            if state.run is not checked:
+                self._check(state.run)
+            checked = state.run
             yield state
+
+    def _check(self, run: Run) -> None:
+        """A server is a stranger: what its owner could not have written is not trained."""
+        if broken := next(all_broken(run), None):
+            reason = plain_text(f"{broken.field} {broken.reason}")
+            raise Denied(f"{self.address}: it tells a run that cannot be: {reason}")
+        if run.run_id != self.run_id:
+            raise Denied(f"{self.address}: it tells another run than {self.run_id!r}")
 
     async def _signed(self, method: str, payload: bytes) -> Any:
         if not self._session:
@@ -202,8 +229,8 @@ class ServerAuthority:
             self._begin_again(error)
             return
         if error.code() in (*_FINAL, grpc.StatusCode.UNAUTHENTICATED):
-            raise Denied(f"{self.address}: {error.details()}") from None
-        raise Unreachable(f"{self.address}: {self._advice(error) or error.details()}") from None
+            raise Denied(f"{self.address}: {_details(error)}") from None
+        raise Unreachable(f"{self.address}: {self._advice(error) or _details(error)}") from None
 
     def _begin_again(self, error: grpc.aio.AioRpcError) -> None:
         """A new session; with higher nonces, if an earlier life's clock was ahead of ours."""
