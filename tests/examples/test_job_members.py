@@ -18,9 +18,9 @@ LONG = pytest.mark.faults
     ("what", "substrate"),
     [
         ("run", "local"),
+        ("federation", "local"),
         ("federation", "ray"),
         pytest.param("run", "ray", marks=LONG),
-        pytest.param("federation", "local", marks=LONG),
     ],
 )
 def test_coordinator_and_members_are_roles(

@@ -19,7 +19,6 @@ import contextlib
 import ctypes
 import fcntl
 import functools
-import gc
 import importlib
 import logging
 import os
@@ -34,6 +33,7 @@ from pathlib import Path
 
 from folkmoot.unified.rpc.address import forget, listen
 from folkmoot.unified.substrate import Created, Ended, Launch, Name
+from folkmoot.unified.substrate.import_ahead import import_ahead
 from folkmoot.unified.substrate.nursery_wire import (
     AllEnded,
     Answer,
@@ -335,16 +335,6 @@ def _inherit_orphans() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _import_all(modules: Sequence[str]) -> None:
-    for module in modules:
-        try:
-            importlib.import_module(module)
-        except Exception as error:  # the actor that needs it will say so, in its own log
-            logger.warning("%s cannot be imported beforehand: %s", module, error)
-    gc.collect()
-    gc.freeze()  # so that a collection in a child does not copy the pages we share
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Forks the actors of one job.")
     parser.add_argument("folder", type=Path)
@@ -360,7 +350,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _inherit_orphans()
     # Whoever connects meanwhile is answered when all is imported.
     nursery = Nursery(given.folder, given.alone, lock)
-    _import_all(given.preload)
+    import_ahead(given.preload)
     nursery.run()
 
 
