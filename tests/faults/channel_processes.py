@@ -26,9 +26,12 @@ def address(folder: Path) -> str:
 
 
 def payload(name: str, number: int) -> Any:
-    """Small ones, and some that go through a heap file; different in every byte that counts."""
+    """Small ones, and some that lie in a heap file alone; different in every byte that counts.
+
+    Batches of small ones are tens of kilobytes, when producers are quick: they lie there together.
+    """
     if number % LARGE_EVERY:
-        return f"{name} {number}" * (number % 7)
+        return f"{name} {number} " * (number % 97)
     return np.full(LARGE, number, np.int16)
 
 

@@ -203,6 +203,75 @@ def test_an_array_in_use_is_not_written_over(hold: Hold) -> None:
     assert (kept == 1).all()
 
 
+def test_an_array_in_use_is_not_written_over_when_one_who_waits_is_made_to_leave(
+    hold: Hold,
+) -> None:
+    held = hold(size=2_000_000)
+    producer, consumer = held.end(), held.end()
+    producer.put(np.full(LARGE, 1, np.uint8))
+    with consumer.get() as batch:
+        kept = batch[0]
+    with ThreadPoolExecutor(1) as pool:
+        got = pool.submit(consumer.get)
+        while not producer.stats().starved:
+            pass
+        consumer.leave()
+        with pytest.raises(Left):
+            got.result(20)
+    for number in range(2, 30):
+        producer.put(np.full(LARGE, number, np.uint8), timeout=20)
+        with held.end().get() as batch:
+            assert batch[0][0] == number
+    assert (kept == 1).all()
+
+
+def test_an_array_that_one_consumer_got_twice_is_kept_for_both(hold: Hold) -> None:
+    held = hold(size=2_000_000, lease_ms=50)
+    producer, consumer = held.end(), held.end()
+    producer.put(np.full(LARGE, 1, np.uint8))
+    first = consumer.get()
+    again = consumer.get()  # when the lease is over
+    again.ack()
+    kept = again[0]
+    del first
+    for number in range(2, 30):
+        producer.put(np.full(LARGE, number, np.uint8), timeout=20)
+        with held.end().get() as batch:
+            assert batch[0][0] == number
+    assert (kept == 1).all()
+
+
+def test_small_records_that_are_many_outlive_their_producer_and_the_broker(hold: Hold) -> None:
+    held = hold()
+    producer, consumer = held.end(), held.end()
+    texts = [f"{number} " * 200 for number in range(1000)]
+    producer.put_many(texts[:500])
+    for text in texts[500:]:
+        producer.put(text)
+    producer.finish()
+    producer.leave()
+    with consumer.get(100) as batch:  # a part of what lies together
+        assert batch.records == texts[:100]
+    while consumer.stats().depth > 900:
+        pass  # until the ack has arrived
+    held.replace_broker()
+    assert drain(held.end(), 300) == texts[100:]
+    assert not consumer.stats().depth
+
+
+def test_small_arrays_are_ones_own(hold: Hold) -> None:
+    held = hold()
+    producer, consumer = held.end(), held.end()
+    producer.put_many([np.full(10_000, number, np.uint8) for number in range(20)])
+    producer.finish()
+    got = []
+    for batch in consumer.batches(3):
+        for record in batch:
+            record += 1
+            got.append(record)
+    assert [int(record[-1]) for record in got] == list(range(1, 21))
+
+
 def test_heap_files_go_when_nobody_needs_them(hold: Hold) -> None:
     held = hold()
     producer, consumer = held.end(), held.end()

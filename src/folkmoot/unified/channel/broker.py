@@ -29,6 +29,7 @@ class Broker:
         self._channels: dict[str, HeldChannel] = {}
         self._timers: dict[str, Timer] = {}
         self._ends: set[ChannelEnd] = set()
+        self._unsettled: list[HeldChannel] = []
         self._entrance = Entrance(self._loop, secret, self._admit)
         try:
             for name, rules in channels.items():
@@ -66,10 +67,24 @@ class Broker:
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
+        self._unsettled.clear()
 
     def _admit(self, stream: socket.socket, seals: Seals) -> None:
-        end = ChannelEnd(self._loop, stream, seals, self._channels, self._settle, self._ends)
+        end = ChannelEnd(self._loop, stream, seals, self._channels, self._happened, self._ends)
         end.begin()
+
+    def _happened(self, channel: HeldChannel) -> None:
+        """Settled when all that has come is carried out: one write and one answer for all of it."""
+        if not self._unsettled:
+            self._loop.soon(self._settle_all)
+        if channel not in self._unsettled:
+            self._unsettled.append(channel)
+
+    def _settle_all(self) -> None:
+        unsettled, self._unsettled = self._unsettled, []
+        for channel in unsettled:
+            if self._channels.get(channel.name) is channel:
+                self._settle(channel)
 
     def _settle(self, channel: HeldChannel) -> None:
         """Whatever happened is written down, then told; deadlines of the channel are kept."""

@@ -29,8 +29,8 @@ from folkmoot.unified.channel.messages import Hello, Look, Stats
 from folkmoot.unified.channel.reader import Reader
 from folkmoot.unified.channel.writer import Writer
 
-# A consumer that is done with a batch so soon (seconds) has the next one sent before it asks; what
-# a slower one would keep waiting, another may take.
+# A consumer that is done with a batch so soon (seconds) has the next one sent before it asks, if
+# there is one; what a slower one would keep waiting, another may take.
 AHEAD_WITHIN = 0.02
 
 
@@ -62,7 +62,7 @@ class DataChannel:
 
     def put(self, record: object, timeout: float | None = None) -> None:
         """Hand a record over; waits while the channel is full, or raises TimeoutError."""
-        self._writer().put(record, timeout)
+        (self._a_writer or self._writer()).put(record, timeout)
 
     def put_many(self, records: Iterable[object], timeout: float | None = None) -> None:
         self._writer().put_many(records, timeout)

@@ -46,7 +46,7 @@ class ChannelEnd:
         stream: socket.socket,
         seals: Seals,
         channels: Mapping[str, HeldChannel],
-        settle: Callable[[HeldChannel], None],
+        happened: Callable[[HeldChannel], None],
         ends: "set[ChannelEnd]",
     ) -> None:
         self.id = f"end {next(_numbers)}"
@@ -54,7 +54,7 @@ class ChannelEnd:
         self.local = stream.family == socket.AF_UNIX
         self.channel: HeldChannel | None = None
         self._loop, self._stream = loop, stream
-        self._channels, self._settle, self._ends = channels, settle, ends
+        self._channels, self._happened, self._ends = channels, happened, ends
         self._seal = seals[0] if seals else None
         self._reader = FrameReader(seals[1] if seals else None)
         self._unsent: deque[memoryview] = deque()
@@ -95,7 +95,7 @@ class ChannelEnd:
         self._ends.discard(self)
         if (channel := self.channel) is not None:
             channel.leave(self, gone=True)
-            self._loop.soon(lambda: self._settle(channel))  # others get what it held
+            self._happened(channel)  # others get what it held
 
     def _watch(self) -> None:
         """Wait for what matters now. Who is neither read nor written to need not be waited for."""
@@ -121,7 +121,7 @@ class ChannelEnd:
             log.warning("an end of a channel was cut off: %s", error)
             self.lose(str(error))
         if self.channel is not None:
-            self._settle(self.channel)
+            self._happened(self.channel)
 
     def _receive(self) -> None:
         try:
@@ -193,7 +193,7 @@ class ChannelEnd:
 
     def _put(self, channel: HeldChannel, put: Put, body: memoryview) -> None:
         expect_sane(put, len(body))
-        if not self.producer or (put.regions and not self.heap):
+        if not self.producer or (put.offsets and not self.heap):
             raise FrameError("records come from a producer, and regions from its heap")
         channel.put(self, put, body)
 
@@ -204,6 +204,7 @@ class ChannelEnd:
             channel.cancel(self)
         elif isinstance(message, Ack):
             channel.ack(message.ids)
+            channel.released(self, message.released)
         elif isinstance(message, GiveBack):
             channel.give_back(self, message.ids)
         elif isinstance(message, Extend):

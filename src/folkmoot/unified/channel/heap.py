@@ -67,16 +67,26 @@ class Maps:
 
     def map(self, heap: str, offset: int, length: int) -> mmap.mmap:
         """A region to look at and, for oneself, to change. Unmapped when nothing uses it."""
-        fd = self._fds.get(heap)
-        if fd is None:
-            self._close_removed()
-            fd = self._fds[heap] = os.open(f"{self._folder}/{heap}", os.O_RDONLY | os.O_CLOEXEC)
-        return mmap.mmap(fd, length, access=mmap.ACCESS_COPY, offset=offset)
+        return mmap.mmap(self._fd(heap), length, access=mmap.ACCESS_COPY, offset=offset)
+
+    def copy(self, heap: str, offset: int, length: int) -> memoryview:
+        """What lies there now."""
+        copied = bytearray(length)
+        if os.preadv(self._fd(heap), [copied], offset) < length:
+            raise EOFError(f"{heap} ends before byte {offset + length}")
+        return memoryview(copied)
 
     def close(self) -> None:
         for fd in self._fds.values():
             os.close(fd)
         self._fds.clear()
+
+    def _fd(self, heap: str) -> int:
+        fd = self._fds.get(heap)
+        if fd is None:
+            self._close_removed()
+            fd = self._fds[heap] = os.open(f"{self._folder}/{heap}", os.O_RDONLY | os.O_CLOEXEC)
+        return fd
 
     def _close_removed(self) -> None:
         for heap, fd in list(self._fds.items()):

@@ -1,8 +1,8 @@
 """Which regions of the producers' heap files are in use, and when a region or a file is not.
 
-A region is given back to its producer when its record is over and nobody reads it: a consumer that
-has it mapped says when it has not, or is gone with its connection. A file is removed when its
-producer is gone and nothing in it is in use.
+A region is given back to its producer when its records are over and nobody reads it: a consumer
+says as often as it was told of a region that it has done with it, or is gone with its connection. A
+file is removed when its producer is gone and nothing in it is in use.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ class Heaps:
         self._folder = folder
         self._owners: set[str] = set()  # heaps whose producer is connected
         self._live: dict[str, int] = defaultdict(int)  # regions in use, of each heap
-        self._readers: dict[Key, set[str]] = {}
+        self._readers: dict[Key, dict[str, int]] = {}  # how often each was told of it
         self._over: set[Key] = set()  # records that are over, but still read
         #: Regions that their producers may use again, and have not been told of.
         self.freed: dict[str, list[int]] = {}
@@ -45,10 +45,11 @@ class Heaps:
             self.freed.setdefault(heap, []).extend(offsets)
 
     def read(self, heap: str, offset: int, reader: str) -> None:
-        self._readers.setdefault((heap, offset), set()).add(reader)
+        readers = self._readers.setdefault((heap, offset), {})
+        readers[reader] = readers.get(reader, 0) + 1
 
     def over(self, heap: str, offset: int) -> None:
-        """A region's record is acked."""
+        """A region's records are acked."""
         if self._readers.get((heap, offset)):
             self._over.add((heap, offset))
         else:
@@ -61,6 +62,7 @@ class Heaps:
     def gone(self, reader: str) -> None:
         """A reader is gone, with all that it had mapped."""
         for key in [key for key, readers in self._readers.items() if reader in readers]:
+            self._readers[key][reader] = 1
             self._release(reader, key)
 
     def sweep(self) -> None:
@@ -69,8 +71,12 @@ class Heaps:
             self._remove_if_unused(path.name)
 
     def _release(self, reader: str, key: Key) -> None:
-        readers = self._readers.get(key, set())
-        readers.discard(reader)
+        readers = self._readers.get(key)
+        if not readers or reader not in readers:
+            return
+        readers[reader] -= 1
+        if not readers[reader]:
+            del readers[reader]
         if not readers:
             self._readers.pop(key, None)
             if key in self._over:

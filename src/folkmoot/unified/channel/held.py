@@ -15,16 +15,17 @@ from typing import NamedTuple, Protocol
 
 from folkmoot.unified.channel.kept import Kept, now_ms
 from folkmoot.unified.channel.messages import (
+    IN_FRAME,
     Confirmed,
     Delivery,
     Done,
     Failed,
-    Freed,
     Get,
     Ids,
     Message,
     Put,
     Region,
+    Slice,
     Stats,
     WereUsed,
 )
@@ -38,6 +39,7 @@ from folkmoot.unified.channel.queue import (
     Used,
 )
 from folkmoot.unified.channel.spool import Buffer
+from folkmoot.unified.channel.stored import Cut, Stored
 
 
 class End(Protocol):
@@ -189,7 +191,7 @@ class HeldChannel:
         else:
             self._confirm[end.id] = end
         if not isinstance(answer, Accepted):
-            self._heaps.unused(end.heap, [offset for offset, _ in put.regions])
+            self._heaps.unused(end.heap, put.offsets)
         return True
 
     def _serve(self, now: int) -> Iterator[tuple[Getter, list[Piece]]]:
@@ -208,33 +210,41 @@ class HeldChannel:
         """An end that turns out to be gone leaves meanwhile, so what is told is taken first."""
         confirm, self._confirm = self._confirm, {}
         told, self._told = self._told, []
+        freed, self._heaps.freed = self._heaps.freed, {}
+        if freed:
+            confirm |= {end.id: end for end in self._ends.values() if end.heap in freed}
         for end in confirm.values():
-            end.send(Confirmed(self.queue.last.get(end.producer, 0)))
+            last = self.queue.last.get(end.producer, 0)
+            end.send(Confirmed(last, freed.get(end.heap, [])))
         for end, message in told:
             end.send(message)
-        if self._heaps.freed:
-            freed, self._heaps.freed = self._heaps.freed, {}
-            owners = {end.heap: end for end in self._ends.values() if end.heap}
-            for heap, offsets in freed.items():
-                if heap in owners:
-                    owners[heap].send(Freed(offsets))
 
     def _deliver(self, end: End, pieces: list[Piece]) -> None:
-        ids, sizes, regions = [], list[int](), list[Region]()
+        ids, sizes, regions, bodies = [], list[int](), list[Region](), list[Slice]()
         parts: list[Buffer] = []
         now = now_ms()
         for piece in pieces:
             self.metrics.count_wait(piece.count, now - self.queue.batches[piece.batch].at, now)
-            cut, heap = self.kept.cut(piece)
-            if cut.regions and not end.local:
-                cut = self.kept.inline(cut, heap)
+            cut, batch = self.kept.cut(piece)
+            if batch.heap and not end.local:
+                cut = self.kept.inline(cut, batch)
             for offset, length in cut.regions:
-                self._heaps.read(heap, offset, end.id)
-                regions.append(Region(heap, offset, length))
+                self._heaps.read(batch.heap, offset, end.id)
+                regions.append(Region(batch.heap, offset, length))
+            bodies.append(self._slice(end, batch, cut))
             ids.append((piece.first, piece.end))
             sizes += cut.sizes
             parts.append(cut.body)
-        end.send(Delivery(ids, sizes, regions, self.queue.drained), parts)
+        if not any(body.length for body in bodies):
+            bodies = []
+        drained, more = self.queue.drained, self.queue.waiting > 0
+        end.send(Delivery(ids, sizes, regions, drained, bodies, more), parts)
+
+    def _slice(self, end: End, batch: Stored, cut: Cut) -> Slice:
+        if not cut.length:
+            return IN_FRAME
+        self._heaps.read(batch.heap, batch.lies[0], end.id)
+        return Slice(batch.heap, batch.lies[0], cut.begin, cut.length)
 
     def _next(self, now: int) -> int | None:
         times = [getter.until for getter in self._getters if getter.until is not None]

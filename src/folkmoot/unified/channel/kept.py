@@ -34,16 +34,16 @@ class Kept:
     def offer(self, producer: str, heap: str, put: Put, body: memoryview) -> Answer:
         """Put a batch, if the rules let it in."""
         count = len(put.sizes)
-        size = len(body) + sum(length for _, length in put.regions)
+        size = sum(put.sizes) + sum(length for _, length in put.regions)
         answer = self.queue.offer(producer, put.number, count, size, put.sources, now_ms())
         if not isinstance(answer, Accepted):
             return answer
         last = put.number + count - 1
         entry = stored.Batch(
-            answer.first, put.sizes, put.regions, heap, producer, last, put.sources
+            answer.first, put.sizes, put.regions, heap, producer, last, put.sources, put.body
         )
         self._spool.add(stored.write(entry), [body])
-        self._store(answer.first, Stored(put.sizes, put.regions, heap, body))
+        self._store(answer.first, Stored(put.sizes, put.regions, heap, body, put.body))
         return answer
 
     def ack(self, ids: Ids) -> int:
@@ -53,7 +53,7 @@ class Kept:
             self._spool.add(stored.write(stored.Acked(ids)))
         for batch in over:
             gone = self._stored.pop(batch)
-            for offset, _ in gone.regions:
+            for offset in gone.offsets:
                 self.heaps.over(gone.heap, offset)
         return counted
 
@@ -74,21 +74,25 @@ class Kept:
     def close(self) -> None:
         self._spool.close()
 
-    def cut(self, piece: Piece) -> tuple[Cut, str]:
-        """The records of a piece, and the heap that its large ones lie in."""
+    def cut(self, piece: Piece) -> tuple[Cut, Stored]:
+        """The records of a piece, and the batch that they are of."""
         batch, held = self.queue.batches[piece.batch], self._stored[piece.batch]
-        return held.cut(piece.first - batch.first, piece.end - batch.first), held.heap
+        return held.cut(piece.first - batch.first, piece.end - batch.first), held
 
-    def inline(self, cut: Cut, heap: str) -> Cut:
+    def inline(self, cut: Cut, batch: Stored) -> Cut:
         """The same records with those that lie in a heap among the others."""
+        heap = self.heaps.path(batch.heap)
+        small = cut.body
+        if cut.length:
+            small = memoryview(read_region(heap, batch.lies[0] + cut.begin, cut.length))
         body, sizes, regions, at = bytearray(), list[int](), iter(cut.regions), 0
         for size in cut.sizes:
             if not size:
-                large = read_region(self.heaps.path(heap), *next(regions))
+                large = read_region(heap, *next(regions))
                 body += large
                 sizes.append(len(large))
                 continue
-            body += cut.body[at : at + size]
+            body += small[at : at + size]
             sizes.append(size)
             at += size
         return Cut(sizes, [], memoryview(body))
@@ -96,7 +100,7 @@ class Kept:
     def _store(self, first: int, batch: Stored) -> None:
         if batch.sizes:
             self._stored[first] = batch
-            self.heaps.used(batch.heap, len(batch.regions))
+            self.heaps.used(batch.heap, len(batch.offsets))
 
     def _snapshot(self) -> Iterable[tuple[bytes, Sequence[Buffer]]]:
         queue = self.queue
@@ -106,7 +110,7 @@ class Kept:
         )
         yield stored.write(held), ()
         for first, batch in self._stored.items():
-            entry = stored.Batch(first, batch.sizes, batch.regions, batch.heap)
+            entry = stored.Batch(first, batch.sizes, batch.regions, batch.heap, lies=batch.lies)
             yield stored.write(entry), [batch.body]
             if acked := list(_gaps(queue.not_acked(first), first, first + len(batch.sizes))):
                 yield stored.write(stored.Acked(acked)), ()
@@ -123,16 +127,18 @@ class Kept:
         elif isinstance(entry, stored.Acked):
             for batch in queue.ack(entry.ids)[1]:
                 gone = self._stored.pop(batch)
-                self.heaps.used(gone.heap, -len(gone.regions))
+                self.heaps.used(gone.heap, -len(gone.offsets))
         elif isinstance(entry, stored.Finished):
             self._finished(entry.producer)
 
     def _replay_batch(self, entry: stored.Batch, body: bytes) -> None:
-        size = len(body) + sum(length for _, length in entry.regions)
+        size = sum(entry.sizes) + sum(length for _, length in entry.regions)
         self.queue.enter(entry.first, len(entry.sizes), size, now_ms())
         if entry.producer:
             self.queue.account(entry.producer, entry.last, entry.sources)
-        batch = Stored(list(entry.sizes), list(entry.regions), entry.heap, memoryview(body))
+        batch = Stored(
+            list(entry.sizes), list(entry.regions), entry.heap, memoryview(body), entry.lies
+        )
         self._store(entry.first, batch)
 
     def _finished(self, producer: str) -> None:

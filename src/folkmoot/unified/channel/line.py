@@ -1,6 +1,5 @@
 """A connection to whoever holds a channel, for threads that wait."""
 
-import contextlib
 import select
 import socket
 import threading
@@ -63,11 +62,6 @@ class Line:
                 return None
             self._take(self._stream.recv_into(self._reader.space()))
         return self._frames.popleft()
-
-    def abort(self) -> None:
-        """From another thread: whoever waits here waits no longer."""
-        with contextlib.suppress(OSError):
-            self._stream.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._stream.close()

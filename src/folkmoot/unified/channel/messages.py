@@ -2,8 +2,9 @@
 
 The name of a message is the method of its frame; the message is the frame's first part, in msgpack;
 the records' bytes are the parts after it, which whoever holds the channel never looks into. An id
-span is (first, end). A record's size is 0 when it lies in a heap file: then it is the next of
-`regions`, (offset, length) in the heap of the producer's connection.
+span is (first, end). A record's size is 0 when it lies in a heap file by itself: then it is the
+next of `regions`, (offset, length) in the heap of the producer's connection. The small records of a
+batch can lie there together, in its `body`; it has no length when they are in the frame.
 """
 
 from typing import Any
@@ -42,12 +43,22 @@ class Put(Message, frozen=True):
     sizes: list[int]
     regions: list[tuple[int, int]] = []
     sources: dict[str, Ids] = {}
+    body: tuple[int, int] = (0, 0)
+
+    @property
+    def offsets(self) -> list[int]:
+        """Of all regions that it lies in."""
+        return [offset for offset, length in (*self.regions, self.body) if length]
 
 
 class Confirmed(Message, frozen=True):
-    """All records of this producer up to this number are in, and stay in."""
+    """All records of this producer up to this number are in, and stay in.
+
+    The regions of its heap at these offsets may be used again: nobody reads them any more.
+    """
 
     last: int
+    freed: list[int] = []
 
 
 class WereUsed(Message, frozen=True):
@@ -55,12 +66,6 @@ class WereUsed(Message, frozen=True):
 
     number: int
     spans: dict[str, Ids]
-
-
-class Freed(Message, frozen=True):
-    """Regions of the producer's heap that nobody reads any more."""
-
-    offsets: list[int]
 
 
 class Get(Message, frozen=True):
@@ -82,17 +87,37 @@ class Region(Message, frozen=True):
     length: int
 
 
+class Slice(Message, frozen=True):
+    """A part of a batch's body; without a length when the records are in the frame."""
+
+    heap: str = ""
+    offset: int = 0  # of the body
+    begin: int = 0  # in the body
+    length: int = 0
+
+
+IN_FRAME = Slice()
+
+
 class Delivery(Message, frozen=True):
-    """Records with these ids; none when the time is over, and `drained` when none will come."""
+    """Records with these ids; none when the time is over, and `drained` when none will come.
+
+    Each span has a part of the frame, and a slice of a body if there are `bodies`.
+    """
 
     ids: Ids
     sizes: list[int]
     regions: list[Region] = []
     drained: bool = False
+    bodies: list[Slice] = []
+    more: bool = False  # are waiting
 
 
 class Ack(Message, frozen=True):
+    """`released` is done afterwards."""
+
     ids: Ids
+    released: list[tuple[str, int]] = []
 
 
 class GiveBack(Message, frozen=True):
@@ -158,7 +183,6 @@ _ALL = (
         Put,
         Confirmed,
         WereUsed,
-        Freed,
         Get,
         Cancel,
         Delivery,
@@ -192,7 +216,10 @@ def load(name: str, encoded: memoryview | bytes) -> Message:
 
 def expect_sane(put: Put, inline: int) -> None:
     """The sizes of a batch must fit its bytes, since deliveries are cut out of them by size."""
-    if min(put.sizes, default=0) < 0 or sum(put.sizes) != inline:
+    offset, length = put.body
+    if offset < 0 or length < 0 or (length and inline):
+        raise FrameError("a body is no part of a heap")
+    if min(put.sizes, default=0) < 0 or sum(put.sizes) != inline + length:
         raise FrameError("the sizes of a batch do not fit its bytes")
     if put.sizes.count(0) != len(put.regions):
         raise FrameError("the regions of a batch do not fit its sizes")

@@ -1,15 +1,16 @@
 """Batches on their way: sent, kept until they are in, and sent again over the next connection.
 
-What is not confirmed when a connection breaks is sent over the next one under the same numbers, so
-nothing is put twice. Every connection has a heap file of its own, and what lies in the old one is
-copied to the new: so a new holder of the channel never needs to know which regions its predecessor
-had given out.
+The bytes of a batch are written into the heap of its connection, if the channel is held on this
+machine, and only told over the socket. What is not confirmed when a connection breaks is sent over
+the next one under the same numbers, so nothing is put twice. Every connection has a heap file of
+its own, and what lies in the old one is copied to the new: so a new holder of the channel never
+needs to know which regions its predecessor had given out.
 """
 
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +25,6 @@ from folkmoot.unified.channel.messages import (
     Done,
     Failed,
     Finish,
-    Freed,
     Hello,
     Ids,
     Put,
@@ -34,11 +34,14 @@ from folkmoot.unified.channel.regions import PAGE
 from folkmoot.unified.channel.spool import Buffer
 
 MOST_BATCHES, MOST_LARGE = 8, 8 * 1024 * 1024  # that are not confirmed
+BATCH, BATCH_SIZE = 512, 512 * 1024
+BATCH_LARGE = 4 * 1024 * 1024  # bytes in the heap
+SMALLEST_BODY = 16 * 1024  # less goes over the socket
 
 
 class Pending(NamedTuple):
     put: Put
-    body: Sequence[Buffer]
+    body: bytes  # empty when it lies in the heap
 
     @property
     def last(self) -> int:
@@ -48,13 +51,28 @@ class Pending(NamedTuple):
 class Gathered:
     """The records of the next batch."""
 
-    __slots__ = ("body", "large", "regions", "size", "sizes")
+    __slots__ = ("body", "full", "large", "most", "regions", "size", "sizes")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.full = False
         self.body: list[Buffer] = []
         self.sizes: list[int] = []
         self.regions: list[tuple[int, int]] = []
-        self.size = self.large = 0  # bytes in the body, and in the heap
+        self.size = self.large = 0  # bytes in the body, and in regions of their own
+
+    def add(self, record: Buffer) -> None:
+        size = len(record)
+        self.body.append(record)
+        self.sizes.append(size)
+        self.size += size
+        self.full = self.size >= BATCH_SIZE or len(self.sizes) >= self.most
+
+    def add_region(self, offset: int, length: int) -> None:
+        self.regions.append((offset, length))
+        self.sizes.append(0)
+        self.large += length
+        self.full = self.large >= BATCH_LARGE or len(self.sizes) >= self.most
 
 
 class Outbox:
@@ -64,7 +82,7 @@ class Outbox:
         self._place, self._producer = place, producer
         self.pending: deque[Pending] = deque()
         self.pending_large = 0  # bytes of theirs in the heap
-        self.next = Gathered()
+        self.next = Gathered(BATCH)
         #: What was answered to the last question: a put with sources, or a finish.
         self.answer: WereUsed | Done | None = None
         self.failure: ChannelError | None = None
@@ -72,6 +90,7 @@ class Outbox:
         self._finishing: Finish | None = None
         self._uid = ""
         self._line = self._open()
+        self.next = Gathered(self.most)
 
     @property
     def enough(self) -> bool:
@@ -82,17 +101,33 @@ class Outbox:
         batch = self.next
         if not batch.sizes and sources is None:
             return
-        pending = Pending(Put(self.number, batch.sizes, batch.regions, sources or {}), batch.body)
+        body = b"".join(batch.body)
+        lies = self._lay(body)
+        put = Put(self.number, batch.sizes, batch.regions, sources or {}, lies)
+        pending = Pending(put, b"" if lies[1] else body)
         self.pending.append(pending)
         self.pending_large += batch.large
         self.number += len(batch.sizes)
-        self.next = Gathered()
+        self.next = Gathered(self.most)
         self._attempt(lambda: self._send(pending))
         self._drain()
 
+    def _lay(self, body: bytes) -> tuple[int, int]:
+        """Write small records into the heap; without a length if it takes none now."""
+        if self.heap is None or len(body) < SMALLEST_BODY:
+            return 0, 0
+        offset = self.heap.regions.take(len(body))
+        if offset is None:
+            return 0, 0
+        try:
+            self.heap.write(offset, [body])
+        except OSError:  # the disk is full, as whoever holds the channel will say
+            self.heap.regions.free(offset)
+            return 0, 0
+        return offset, len(body)
+
     def _send(self, pending: Pending) -> None:
-        body = pending.body
-        self._line.send(pending.put, [b"".join(body)] if body else ())
+        self._line.send(pending.put, [pending.body] if pending.body else ())
 
     def flush(self, until: float | None) -> None:
         self.send_batch()
@@ -126,8 +161,8 @@ class Outbox:
     def _hear(self, message: msgspec.Struct) -> None:
         if isinstance(message, Confirmed):
             self._confirmed(message.last)
-        elif isinstance(message, Freed) and self.heap is not None:
-            for offset in message.offsets:
+            for offset in message.freed:
+                assert self.heap is not None
                 self.heap.regions.free(offset)
         elif isinstance(message, WereUsed):
             self.number = message.number
@@ -176,6 +211,7 @@ class Outbox:
         hello = Hello(self._place.channel, self._producer, name, self._uid)
         line, welcome = open_line(self._place, hello)
         self._uid, self.rules = welcome.uid, welcome.rules
+        self.most = min(BATCH, self.rules.records)
         self._confirmed(welcome.last)
         self.number = welcome.last + 1
         # Twice the size, since regions are whole pages and there are gaps between them.
@@ -203,8 +239,11 @@ class Outbox:
     def _move_all(self, old: Heap | None) -> None:
         """What lies in the heap of a connection that is over goes to that of the new one."""
         for at, (put, body) in enumerate(self.pending):
-            regions = self._move(old, put.regions)
-            self.pending[at] = Pending(msgspec.structs.replace(put, regions=regions), body)
+            regions, laid = self._move(old, put.regions), put.body
+            if laid[1]:
+                [laid] = self._move(old, [laid])
+            moved = msgspec.structs.replace(put, regions=regions, body=laid)
+            self.pending[at] = Pending(moved, body)
             self.number += len(put.sizes)
         self.next.regions = self._move(old, self.next.regions)
         if old is not None:

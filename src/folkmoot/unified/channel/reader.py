@@ -4,7 +4,7 @@ Acks go out at once and are kept until it is known that they arrived: whatever i
 later question came after them. Over a new connection they are sent again, which does no harm.
 
 Large records are looked at where their producer wrote them, and nobody writes there while something
-in this process uses them (`views`).
+in this process uses them (`views`). Small ones are copied from there, many at once.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ from folkmoot.unified.channel.errors import Drained, Left
 from folkmoot.unified.channel.heap import Maps
 from folkmoot.unified.channel.line import Line, Place, Received, open_line
 from folkmoot.unified.channel.messages import (
+    IN_FRAME,
     Ack,
     Cancel,
     Delivery,
@@ -31,8 +32,10 @@ from folkmoot.unified.channel.messages import (
     Look,
     Message,
     Region,
+    Released,
+    Slice,
 )
-from folkmoot.unified.channel.views import Views
+from folkmoot.unified.channel.views import Key, Views
 
 # Whoever holds the channel keeps the time of a get; if it says nothing this much later, it hangs.
 GRACE = 10.0
@@ -52,14 +55,15 @@ class Reader:
         self._left = False
         self._views: Views | None = None
         self._maps = Maps("")
+        self._copied: list[Key] = []  # bodies that we have done with, and not said so
 
     def get(
         self, limit: int, timeout: float | None, done: Batch | None = None, ahead: bool = False
     ) -> Batch:
         """Up to `limit` records, at least one; `done` is acked on the way.
 
-        With `ahead` the next ones are asked for as well, before they are needed: they come while
-        these are in work. `stop_ahead` when they are not.
+        With `ahead` the next ones are asked for as well if some are waiting, before they are
+        needed: they come while these are in work. `stop_ahead` when they are not.
         """
         if done is not None:
             with self._lock:
@@ -75,6 +79,8 @@ class Reader:
                 return Batch(self, delivery.ids, self._records(delivery, received.parts))
         finally:
             self._waiting.release()
+        if self._left:
+            raise Left(f"this process has left {self.place.channel}")
         if delivery.drained:
             raise Drained(f"{self.place.channel} is closed and drained")
         raise TimeoutError(f"{self.place.channel} had no record for {timeout} seconds")
@@ -82,9 +88,14 @@ class Reader:
     def ack(self, spans: Ids) -> None:
         with self._lock:
             self._acks += spans
-        self._say(Ack(spans))
+            copied, self._copied = self._copied, []
+        self._say(Ack(spans, copied))
 
     def give_back(self, spans: Ids) -> None:
+        with self._lock:
+            copied, self._copied = self._copied, []
+        if copied:
+            self._say(Released(copied))
         self._say(GiveBack(spans))
 
     def extend(self, spans: Ids) -> None:
@@ -93,11 +104,11 @@ class Reader:
     def interrupt(self) -> None:
         """Whoever waits for records, now or later, hears `Left`."""
         with self._lock:
-            self._left, line = True, self._line
+            self._left = True
         if self._waiting.acquire(blocking=False):
             self._waiting.release()
-        elif line is not None:
-            line.abort()
+        else:
+            self._say(Cancel())  # the connection stays: arrays that came over it may be in use
 
     def leave(self) -> None:
         """Give back what is leased, once the acks have arrived."""
@@ -144,7 +155,7 @@ class Reader:
             line = self._connected()
             try:
                 received = self._answer(line, limit, until)
-                if ahead and received.message.ids:  # type: ignore[attr-defined]
+                if ahead and received.message.more:  # type: ignore[attr-defined]
                     self._send_get(line, limit, -1)
                 return received
             except _TimeOver:
@@ -176,8 +187,10 @@ class Reader:
             acks, self._asked = list(self._acks), len(self._acks)
         line.send(Get(limit, wait, acks, self._released(line)))
 
-    def _released(self, line: Line) -> list[tuple[str, int]]:
-        return self._views.take(line) if self._views is not None else []
+    def _released(self, line: Line) -> list[Key]:
+        with self._lock:
+            copied, self._copied = self._copied, []
+        return copied + self._views.take(line) if self._views is not None else copied
 
     def _converse(self, line: Line, wait: int | None, *messages: Message) -> Received | None:
         """Say this and wait for the answer to the last; None when the connection broke."""
@@ -209,6 +222,7 @@ class Reader:
         line, welcome = open_line(self.place, Hello(self.place.channel, uid=self._uid))
         with self._lock:
             self._line, self._uid, self._asked = line, welcome.uid, None
+            self._copied = []
             self._maps.close()
             self._maps = Maps(welcome.folder)
         return line
@@ -229,8 +243,11 @@ class Reader:
     def _records(self, delivery: Delivery, parts: list[memoryview]) -> list[Any]:
         found: list[Any] = []
         sizes, regions = iter(delivery.sizes), iter(delivery.regions)
-        for (first, end), part in zip(delivery.ids, parts, strict=True):
+        bodies = delivery.bodies or [IN_FRAME] * len(parts)
+        for (first, end), part, body in zip(delivery.ids, parts, bodies, strict=True):
             at = 0
+            if body.length:
+                part = self._copy(body)
             for size in islice(sizes, end - first):
                 if size:
                     found.append(records.decode(part[at : at + size]))
@@ -238,6 +255,12 @@ class Reader:
                 else:
                     found.append(self._map(next(regions)))
         return found
+
+    def _copy(self, body: Slice) -> memoryview:
+        copied = self._maps.copy(body.heap, body.offset + body.begin, body.length)
+        with self._lock:
+            self._copied.append((body.heap, body.offset))
+        return copied
 
     def _map(self, region: Region) -> Any:
         mapped = self._maps.map(region.heap, region.offset, region.length)

@@ -15,29 +15,43 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Cut(NamedTuple):
-    """Some records of a batch in a row."""
+    """Some records of a batch in a row: the small ones as bytes, or where they lie in its body."""
 
     sizes: list[int]
     regions: list[tuple[int, int]]
     body: memoryview
+    begin: int = 0
+    length: int = 0
 
 
 class Stored(msgspec.Struct):
-    """The records of one batch; those of size 0 lie in `heap`, in the order of `regions`."""
+    """The records of one batch; those of size 0 lie in `heap`, in the order of `regions`.
+
+    The others are `body`, or lie in the heap as well, at `lies`: (offset, length).
+    """
 
     sizes: list[int]
     regions: list[tuple[int, int]]
     heap: str
     body: memoryview
+    lies: tuple[int, int] = (0, 0)
+
+    @property
+    def offsets(self) -> list[int]:
+        """Of all regions in use."""
+        return [offset for offset, length in (*self.regions, self.lies) if length]
 
     def cut(self, begin: int, end: int) -> Cut:
         if begin == 0 and end == len(self.sizes):
-            return Cut(self.sizes, self.regions, self.body)
+            return Cut(self.sizes, self.regions, self.body, 0, self.lies[1])
         offsets = [0, *accumulate(self.sizes)]
         before = self.sizes[:begin].count(0)
         sizes = self.sizes[begin:end]
         regions = self.regions[before : before + sizes.count(0)]
-        return Cut(sizes, regions, self.body[offsets[begin] : offsets[end]])
+        first, last = offsets[begin], offsets[end]
+        if self.lies[1]:
+            return Cut(sizes, regions, self.body, first, last - first)
+        return Cut(sizes, regions, self.body[first:last])
 
 
 class Written(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -56,7 +70,7 @@ class Held(Written, frozen=True):
 
 
 class Batch(Written, frozen=True):
-    """Records are in, whose bytes are the entry's body."""
+    """Records are in, whose bytes are the entry's body, or lie in the heap."""
 
     first: int
     sizes: Sequence[int]
@@ -65,6 +79,7 @@ class Batch(Written, frozen=True):
     producer: str = ""  # empty when the batch was accounted for before
     last: int = 0
     sources: dict[str, Ids] = {}
+    lies: tuple[int, int] = (0, 0)
 
 
 class Acked(Written, frozen=True):

@@ -1,8 +1,8 @@
 """A producer's end: gathers records into batches.
 
 A record that comes after a quiet time is sent at once; in a stream they wait for their batch to be
-full, or for a moment (`LINGER`). Large records are written into a heap file, if the channel is held
-on this machine. The `Outbox` sees to it that batches arrive.
+full, or for a moment (`LINGER`). Large records are written into a heap file one by one, if the
+channel is held on this machine. The `Outbox` sees to it that batches arrive.
 """
 
 import threading
@@ -16,12 +16,10 @@ from folkmoot.unified.channel.errors import AlreadyUsed, ChannelError
 from folkmoot.unified.channel.intervals import Span
 from folkmoot.unified.channel.line import Place
 from folkmoot.unified.channel.messages import Ids, WereUsed
-from folkmoot.unified.channel.outbox import Outbox
+from folkmoot.unified.channel.outbox import BATCH_SIZE, Outbox
 from folkmoot.unified.channel.spool import Buffer
 
 LARGE = 64 * 1024  # from this size on a record goes through the heap
-BATCH, BATCH_SIZE = 256, 256 * 1024
-BATCH_LARGE = 4 * 1024 * 1024  # bytes in the heap
 LINGER = 0.005
 
 
@@ -32,7 +30,7 @@ class Writer:
         self.place, self.producer = place, producer
         self._lock = threading.RLock()
         self._out = Outbox(place, producer)
-        self._put_at = -LINGER
+        self._begun = -LINGER  # when the last batch was
         self._linger = _Linger(self._send_lingering)
 
     @property
@@ -46,13 +44,10 @@ class Writer:
         if timeout is not None:
             return self._put_in_time([pieces], timeout)
         with self._lock:
-            quiet = time.monotonic() - self._put_at > LINGER
             self._add(pieces, None)
-            if quiet or self._full():
+            batch = self._out.next
+            if batch.full or (len(batch.sizes) == 1 and self._begin()):
                 self._out.send_batch()
-            elif len(self._out.next.sizes) == 1:
-                self._linger.wake()
-            self._put_at = time.monotonic()
         return None
 
     def put_many(self, some: Iterable[object], timeout: float | None = None) -> None:
@@ -60,13 +55,13 @@ class Writer:
         if timeout is not None:
             return self._put_in_time(encoded, timeout)
         with self._lock:
-            while chunk := list(islice(encoded, self._most)):
+            while chunk := list(islice(encoded, self._out.most)):
                 if self._fits_as_one(chunk):
                     self._add_all(chunk)
                     continue
                 for pieces in chunk:
                     self._add(pieces, None)
-                    if self._full():
+                    if self._out.next.full:
                         self._out.send_batch()
             self._out.send_batch()
         return None
@@ -120,34 +115,30 @@ class Writer:
                 self._add(pieces, until)
                 self._out.send_batch()
 
-    @property
-    def _most(self) -> int:
-        return min(BATCH, self._out.rules.records)
-
-    def _full(self) -> bool:
-        batch = self._out.next
-        return (
-            batch.size >= BATCH_SIZE or len(batch.sizes) >= self._most or batch.large >= BATCH_LARGE
-        )
+    def _begin(self) -> bool:
+        """A batch begins; whether it was quiet before, so that nothing is waited for."""
+        last, self._begun = self._begun, time.monotonic()
+        if self._begun - last > LINGER:
+            return True
+        self._linger.wake()
+        return False
 
     def _add(self, pieces: list[Buffer], until: float | None, split: bool = True) -> None:
         """Take a record over, when there is room for it."""
         if self._out.failure is not None:
             raise self._out.failure
-        size = len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces))
-        if self._out.enough:
-            self._out.wait(lambda: not self._out.enough, until)
+        record = pieces[0] if len(pieces) == 1 else None
+        size = sum(map(len, pieces)) if record is None else len(record)
         batch = self._out.next
+        if not batch.sizes and self._out.enough:
+            self._out.wait(lambda: not self._out.enough, until)
         if split and batch.size + batch.large + size > self._out.rules.size:
             self._expect_room(size)
             self._out.send_batch()
             batch = self._out.next
         if size >= LARGE and self._out.heap is not None:
             return self._add_large(pieces, size, until, split)
-        batch.body.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-        batch.sizes.append(size)
-        batch.size += size
-        return None
+        return batch.add(b"".join(pieces) if record is None else record)
 
     def _fits_as_one(self, chunk: list[list[Buffer]]) -> bool:
         """Whether these are small enough for one batch of their own."""
@@ -163,7 +154,7 @@ class Writer:
         batch.body = [p[0] if len(p) == 1 else b"".join(p) for p in chunk]
         batch.sizes = list(map(len, batch.body))
         batch.size = sum(batch.sizes)
-        if len(chunk) == self._most:
+        if len(chunk) == self._out.most:
             self._out.send_batch()
 
     def _add_large(self, pieces: list[Buffer], size: int, until: float | None, split: bool) -> None:
@@ -179,9 +170,7 @@ class Writer:
         except OSError:  # the disk is full
             self._out.heap.regions.free(offset)
             raise
-        self._out.next.regions.append((offset, size))
-        self._out.next.sizes.append(0)
-        self._out.next.large += size
+        self._out.next.add_region(offset, size)
 
     def _expect_room(self, size: int, count: int = 1) -> None:
         rules = self._out.rules
@@ -191,16 +180,24 @@ class Writer:
                 f" {rules.records} of {rules.size}: declare it larger"
             )
 
-    def _send_lingering(self) -> None:
+    def _send_lingering(self) -> float:
+        """Send a batch that has waited for long; how much longer the one that is there may."""
         with self._lock:
+            left = self._begun + LINGER - time.monotonic()
+            if left > 0 and self._out.next.sizes:
+                return left
             if self._out.failure is None:
                 self._out.send_batch()
+        return 0.0
 
 
 class _Linger:
-    """A thread that sends what waits for more to come, a moment after it was woken."""
+    """A thread that sends what waits for more to come, a moment after it was woken.
 
-    def __init__(self, send: Callable[[], None]) -> None:
+    `send` says how many seconds later to try again, 0 if nothing is left.
+    """
+
+    def __init__(self, send: Callable[[], float]) -> None:
         self._send = send
         self._woken, self._stopped = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -222,6 +219,7 @@ class _Linger:
         while self._woken.wait() and not self._stopped.wait(LINGER):
             self._woken.clear()
             try:
-                self._send()
+                while (left := self._send()) and not self._stopped.wait(left):
+                    pass
             except ChannelError:
                 return  # the next who puts hears of it
