@@ -1,10 +1,10 @@
-"""What liars do to a run: each attack, with only bounded influence and with screening as well.
+"""What liars do to a run: each attack, with only bounded influence and with screening and audits.
 
 Clients in one process train a small GPT on the source of Python's standard library with the real
 method (DisTrO) and its real wire format; the honest ones witness every round with the real rules
-(`screening.py`, a quorum, `standing.py`). Liars also lie as witnesses: they attest each other and
-screen nobody. Every run is compared with one of its honest clients alone, which train as many
-samples in a round.
+(`screening.py`, `audits.py`, a quorum, `standing.py`). Liars also lie as witnesses: they attest
+each other, screen nobody, and as auditors pass each other and fail everybody else. Every run is
+compared with one of its honest clients alone, which train as many samples in a round.
 
     python benchmarks/run_liars.py              # some minutes; continues where it was stopped
     python benchmarks/run_liars.py --quick      # one liar of four only
@@ -14,20 +14,26 @@ samples in a round.
 from __future__ import annotations
 
 import argparse
+import time
+from collections import Counter
+from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import torch
+from msgspec.structs import replace
 
 import results
 from folkmoot.core.coordinator import Phase
-from folkmoot.core.coordinator.assignment import Span
+from folkmoot.core.coordinator.assignment import Share, Span
+from folkmoot.core.coordinator.audits import audited_samples, auditors, found, others
 from folkmoot.core.coordinator.client.screening import Arrival, Screening
 from folkmoot.core.coordinator.config import CoordinatorConfig, Run
-from folkmoot.core.coordinator.standing import weigh
+from folkmoot.core.coordinator.standing import count_audits, weigh
 from folkmoot.core.coordinator.state import Client as Place
-from folkmoot.core.coordinator.state import Coordinator, Epoch
+from folkmoot.core.coordinator.state import Coordinator, Epoch, Round, Witness
 from folkmoot.core.data_config import DataConfig, TokenFiles
 from folkmoot.core.method_config import DistroConfig
 from folkmoot.core.model_config import GptConfig
@@ -38,10 +44,11 @@ from folkmoot.learning.evaluate import Evaluation
 from folkmoot.learning.gradients import loss_and_gradients
 from folkmoot.learning.methods.distro import DistroMethod, wire
 from folkmoot.learning.models import build
+from folkmoot.learning.trial import passes
 from learning_curves import prepared
 
-LENGTH, BATCH, ROUNDS = 64, 24, 60
-"""Samples of a round are shared out among those who train."""
+LENGTH, BATCH, ROUNDS, AUDITED = 64, 24, 100, 100
+"""Samples of a round are shared out among those who train; per cent of the results are audited."""
 RATE = Cosine(base_lr=0.012, warmup_steps=5, total_steps=ROUNDS)
 MODEL = GptConfig(layers=1, heads=2, width=64, context=LENGTH)
 SIZES = {"1 of 4": (4, 1), "2 of 8": (8, 2), "3 of 10": (10, 3)}
@@ -70,6 +77,7 @@ class Client:
         self.model = build(MODEL, 0, "cpu")
         self.method = DistroMethod(self.model, DistroConfig(bits=bits, delay=1))
         self.screening, self.made = Screening(), list[bytes]()
+        self.threads, self.seconds = 1, 0.0
 
     def train(self, step: int, first: int, count: int | None = None) -> bytes:
         ids = range(first, first + (self.share if count is None else count))
@@ -77,7 +85,9 @@ class Client:
         def closure(_: int) -> float:
             return loss_and_gradients(self.model, self.data.samples(ids))
 
+        began = time.perf_counter()
         self.made.append(self.method.contribute(closure, step, self.rate.lr(step)).payload)
+        self.seconds += time.perf_counter() - began
         return self.made[-1]
 
     def join_anew(self, other: Client) -> None:
@@ -126,10 +136,11 @@ class Table:
     """The run's authority, as far as it weighs results: places, marks, ejections."""
 
     def __init__(self, clients: list[Client]) -> None:
-        run = Run(run_id="liars", config=CoordinatorConfig(total_steps=1))
+        config = CoordinatorConfig(total_steps=1, delay=1, verification_percent=AUDITED)
         places = tuple(Place(client.name) for client in clients)
-        self.state = Coordinator(run, Phase.RoundTrain, 0, epoch=Epoch(clients=places))
-        self.clients = clients
+        run, epoch = Run(run_id="liars", config=config), Epoch(clients=places)
+        self.state = Coordinator(run, Phase.RoundTrain, 0, epoch=epoch)
+        self.clients, self.verdicts = clients, Counter[str]()
 
     @property
     def out(self) -> set[bytes]:
@@ -150,6 +161,80 @@ class Table:
         self.state = weigh(self.state, screened, learnt)
         return [self.clients[place].name for place in learnt]
 
+    def audit(self, step: int, sent: Round_, good: set[bytes], auditor: Auditor) -> None:
+        """In round `step`, of the results of two rounds before; only `good` auditors say what they
+        find."""
+        names, out = [c.name for c in self.clients], self.out
+        absent = tuple(p for p, name in enumerate(names) if name in out)
+        spans = (Span(0, len(names)),)
+        rounds = [Round(h, h, _seed(h), spans, absent) for h in range(step - 2, step + 1)]
+        state = replace(self.state, epoch=replace(self.state.epoch, rounds=tuple(rounds)))
+        by, given = rounds[-1], auditors(state, rounds[-1])
+        learnt = sorted(names.index(name) for name in sent.kept if name not in out)
+        passed, failed = ({p: list[int]() for p in range(len(names))} for _ in range(2))
+        for maker, who in given.items():
+            beside = others(by, maker, learnt)
+            if maker not in learnt or not beside:
+                continue
+            samples = audited_samples(by, maker, sent.shares[names[maker]])
+            payloads = [sent.payloads[names[p]] for p in (maker, *beside)]
+            for place in who:
+                truth = auditor.passes(self.clients[place], payloads, samples)
+                lies = names[place] not in good
+                passes = names[maker] not in good if lies else truth
+                (passed if passes else failed)[place].append(maker)
+        committee = state.committee(by)
+        said = [
+            Witness(committee.get_witness(i), *[b""] * 4, (), tuple(passed[p]), tuple(failed[p]))
+            for p in range(len(names))
+            for i in _index(state, p)
+        ]
+        found_ = found(state, replace(by, witnesses=tuple(said)))
+        for kind, places in zip(("passed", "failed", "alone"), found_, strict=True):
+            for place in places:
+                who_ = "honest" if names[place] in good else "liars"
+                self.verdicts[f"{who_} {kind}"] += 1
+        self.state = replace(count_audits(state, *found_), epoch=self.state.epoch)
+
+
+def _index(state: Coordinator, place: int) -> list[int]:
+    index = state.index(state.round, place)
+    return [] if index is None else [index]
+
+
+def _seed(height: int) -> int:
+    return int.from_bytes(sha256(height.to_bytes(8, "little")).digest()[:8], "little")
+
+
+class Round_(NamedTuple):
+    """What was sent in a round: payloads, the shares they stand for, and who is learnt from."""
+
+    payloads: dict[bytes, bytes]
+    shares: dict[bytes, Share]
+    kept: list[bytes]
+
+
+class Auditor:
+    """Audits as the learner of a client does; equal clients find the same, so it is found once for
+    each number of threads."""
+
+    def __init__(self) -> None:
+        self.seconds, self._found = 0.0, dict[tuple[bytes, int], bool]()
+
+    def passes(self, client: Client, payloads: list[bytes], samples: Share) -> bool:
+        key = (sha256(b"".join(payloads)).digest(), client.threads)
+        if key not in self._found:
+            began = time.perf_counter()
+            ids = [i for span in samples for i in range(span.start, span.stop)]
+            along, *beside = (client.method.direction(payload) for payload in payloads)
+            torch.set_num_threads(client.threads)
+            good = passes(client.model, along, beside, client.data.samples(ids))
+            torch.set_num_threads(1)
+            self._found[key] = good
+            self._took = time.perf_counter() - began
+        self.seconds += self._took
+        return self._found[key]
+
 
 class Outcome(msgspec.Struct):
     loss: float
@@ -159,23 +244,37 @@ class Outcome(msgspec.Struct):
     """Honest clients that were ejected."""
     screened: int
     """Honest results that were not learnt."""
+    verdicts: dict[str, int] = {}
+    audit_percent: float = 0.0
+    """Of the time that is spent on training, how much all audits together take as well."""
 
 
 def play(
-    files: tuple[Path, Path], honest: int, liars: int, attack: str, screen: bool, bits: int = 1
+    files: tuple[Path, Path],
+    honest: int,
+    liars: int,
+    attack: str,
+    screen: bool,
+    bits: int = 1,
+    seed: int = 0,
 ) -> Outcome:
     data, held_out = (opened(path) for path in files)
     clients = [Client(n, data, bits, 0) for n in range(honest + liars)]
     good, bad = clients[:honest], clients[honest:]
-    table, flight = Table(clients), list[tuple[dict[bytes, bytes], list[bytes]]]()
+    table, rounds, auditor = Table(clients), list[Round_](), Auditor()
+    names = {c.name for c in good}
     ejected: dict[bytes, int] = {}
     lost = 0
     for step in range(ROUNDS):
         here = [c for c in clients if c.name not in ejected]
+        if screen and step >= 2:
+            table.audit(step, rounds[step - 2], names, auditor)
         sent: dict[bytes, bytes] = {}
+        shares: dict[bytes, Share] = {}
         for n, c in enumerate(here):
             c.share = BATCH // len(here)
-            first = step * BATCH + n * c.share
+            first = seed * 1_000_000 + step * BATCH + n * c.share
+            shares[c.name] = (Span(first, first + c.share),)
             lies = c in bad
             sent[c.name] = lie(attack, c, step, first, sent) if lies else c.train(step, first)
         votes = [witness(c, step, sent, clients, screen) for c in good if c in here]
@@ -183,12 +282,14 @@ def play(
         lost += sum(c.name in sent and c.name not in kept for c in good)
         for name in table.out - ejected.keys():
             ejected[name] = step + 1
-        flight.append((sent, kept))
+        rounds.append(Round_(sent, shares, kept))
         if step:
-            settle(here, flight.pop(0), step - 1)
+            settle(here, rounds[step - 1], step - 1)
     loss = Evaluation(good[0].model, held_out, 128).finish(32).loss
-    rounds = [ejected.get(c.name) for c in bad]
-    return Outcome(loss, rounds, sum(c.name in ejected for c in good), lost)
+    when = [ejected.get(c.name) for c in bad]
+    percent = 100 * auditor.seconds / sum(c.seconds for c in clients)
+    innocent = sum(c.name in ejected for c in good)
+    return Outcome(loss, when, innocent, lost, dict(table.verdicts), percent)
 
 
 def witness(
@@ -214,11 +315,8 @@ def _sketch(method: DistroMethod, payload: bytes) -> bytes:
     return _sketches[payload]
 
 
-def settle(
-    clients: list[Client], round_: tuple[dict[bytes, bytes], list[bytes]], step: int
-) -> None:
-    sent, kept = round_
-    payloads = [sent[name] for name in sorted(kept)]
+def settle(clients: list[Client], round_: Round_, step: int) -> None:
+    payloads = [round_.payloads[name] for name in sorted(round_.kept)]
     for client in clients:
         client.method.apply(payloads, step, client.rate.lr(step))
 
@@ -232,16 +330,23 @@ def all_honest(files: tuple[Path, Path], rounds: int) -> dict[str, int]:
     data = opened(files[0])
     rate = Constant(base_lr=0.004)
     clients = [Client(n, data, 1, 1 if n == 0 else 4, rate) for n in range(6)]
-    draw, table = np.random.default_rng(0), Table(clients)
+    draw, table, auditor = np.random.default_rng(0), Table(clients), Auditor()
+    names = {client.name for client in clients}
     lost = 0
-    flight: list[tuple[dict[bytes, bytes], list[bytes]]] = []
+    flight: list[Round_] = []
+    for n, client in enumerate(clients):
+        client.threads = 1 + n % 2
     for step in range(rounds):
         if step % 50 == 49:
             clients[2].join_anew(clients[3])
-        sent = {}
+        if step >= 2:
+            table.audit(step, flight[-2], names, auditor)
+        sent, shares = {}, {}
         for n, client in enumerate(clients):
-            torch.set_num_threads(1 + n % 2)
-            payload = client.train(step, step * BATCH + n * 4)
+            torch.set_num_threads(client.threads)
+            first = step * BATCH + n * 4
+            payload = client.train(step, first)
+            shares[client.name] = (Span(first, first + client.share),)
             if n != 1 or draw.random() > 0.3:
                 sent[client.name] = payload
             client.made.clear()
@@ -249,12 +354,15 @@ def all_honest(files: tuple[Path, Path], rounds: int) -> dict[str, int]:
         votes = [witness(c, step, sent, clients, True) for c in clients]
         kept = table.close(votes, 0, sent)
         lost += len(sent) - len(kept)
-        flight.append((sent, kept))
+        flight = [*flight[-2:], Round_(sent, shares, kept)]
         if step:
-            settle(clients, flight.pop(0), step - 1)
+            settle(clients, flight[-2], step - 1)
         if step % 100 == 99:
-            print(f"  {step + 1} rounds: {lost} screened, {len(table.out)} ejected", flush=True)
-    return {"rounds": rounds, "results screened": lost, "clients ejected": len(table.out)}
+            said = f"{lost} screened, {len(table.out)} ejected, {dict(table.verdicts)}"
+            records = [(record.passed, record.failed) for record in table.state.audits]
+            print(f"  {step + 1} rounds: {said}, {records}", flush=True)
+    figures = {"rounds": rounds, "results screened": lost, "clients ejected": len(table.out)}
+    return {**figures, "per cent audited": AUDITED, **table.verdicts}
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Nobody learns from liars: clients of the project's own parts that send well-formed nonsense."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -70,4 +70,27 @@ async def test_a_client_that_sends_nonsense_is_not_learnt_from_and_ejected(
         assert run.removed() == [(lies.id, "Ejected")]
         assert sum(e.screened for e in run.all(m.RoundJudged)) >= 4
         assert run.state.progress.step == 14
+        agreement(others)
+
+
+class Accuser(Learner):
+    """Trains well, and says of every result it audits that it was not trained as assigned."""
+
+    def audit(self, payload: bytes, others: Sequence[bytes], samples: Share) -> bool | None:
+        super().audit(payload, others, samples)
+        return False
+
+
+async def test_an_auditor_that_alone_accuses_everybody_is_ejected(
+    tmp_path: Path, small_run: StartRun
+) -> None:
+    audited = FOUR | {"screening": False, "verification_percent": 100, "total_steps": 30}
+    async with small_run(tmp_path, **audited | {"rounds_per_epoch": 50}) as run:
+        others = await run.join(3)
+        (accuses,) = await run.join(learner=Accuser)
+        await run.until(run.finished)
+        assert run.removed() == [(accuses.id, "FailedAudits")]
+        assert run.state.progress.step == 30
+        verdicts = run.all(m.ResultsAudited)
+        assert sum(e.passed for e in verdicts) > 2 * sum(e.failed for e in verdicts)
         agreement(others)

@@ -7,7 +7,7 @@
 > 1 run witness b sees=a,b model=m (results of a round: `c:x` is another one of c)
 > 2 loaded m       > 2 not_loaded
 > 3 trained        > 3 not_trained     > 3 offered b     > 3 arrived b what=x round=0
-> 3 heard b
+> 3 heard b        > 3 audited passes=b,c fails=d
 > 3 arrived b toward=all         its direction: where `all` go, `against` them, `nowhere`, or that
                                  of another's result of this round: `toward=c`
 > 4 learnt m1      > 5 uploaded store/1      > 6 tick      > due 6
@@ -178,6 +178,12 @@ class ClientWords(Words):
         epoch = self.run.state.epoch_number
         return Result(epoch, height, identity(who), commitment, commitment, 1)
 
+    def say_audited(self, passes: str = "", fails: str = "") -> c.Audited:
+        passed, failed = (
+            tuple(identity(x) for x in names.split(",") if x) for names in (passes, fails)
+        )
+        return c.Audited(self.state.epoch, self.state.auditing, passed, failed)
+
     def say_heard(self, who: str) -> c.Heard:
         return c.Heard(identity(who))
 
@@ -211,6 +217,13 @@ class ClientWords(Words):
                 )
             case c.Train(_, height, _, share):
                 return f"trains samples {spans(share)} in round {height}"
+            case c.Audit(_, _, trials):
+                said = (
+                    f"{name(t.result.sender)} on {spans(t.samples)} beside"
+                    f" {_names(r.sender for r in t.others)}"
+                    for t in trials
+                )
+                return f"audits of round {trials[0].result.height} {'; '.join(said)}"
             case c.Abandon(_, height):
                 return f"gives up its share of round {height}"
             case c.Evaluate(_, _, step):
@@ -253,16 +266,21 @@ class ClientWords(Words):
                 seen = _names(x for x, held in zip(ids, saw, strict=True) if held)
                 model = self.run.hashes[message.model_hash]
                 said = f"attests in round {height} results of {seen or 'nobody'}, and model {model}"
-                return f"{said}; screens {self._places(message)}" if message.screened else said
+                return said + self._judgements(message)
             case m.OpportunisticCooldown(_, _, location):
                 return f"says that the model is stored at {location}"
             case m.Withdraw():
                 return "withdraws"
         raise TypeError(f"no words for {message}")
 
-    def _places(self, message: m.OpportunisticWitness) -> str:
+    def _judgements(self, message: m.OpportunisticWitness) -> str:
         clients = self.run.state.epoch.clients
-        return _names(clients[place].id for place in message.screened)
+        lists = {"screens": message.screened, "passes": message.passed, "fails": message.failed}
+        return "".join(
+            f"; {verb} {_names(clients[place].id for place in places)}"
+            for verb, places in lists.items()
+            if places
+        )
 
     def _load(self, load: c.Load) -> str:
         match load.checkpoint.source:

@@ -82,6 +82,20 @@ class Evaluated(OfRound, frozen=True, tag=True):
     loss: float
 
 
+class ResultsAudited(OfRound, frozen=True, tag=True):
+    """We tried others' results of an earlier round on what they were assigned."""
+
+    passed: tuple[str, ...]
+    failed: tuple[str, ...]
+    seconds: float
+
+
+class NotAudited(OfRound, frozen=True, tag=True):
+    """A result could not be tried."""
+
+    reason: str
+
+
 class ResultRefused(Record, frozen=True, tag=True):
     """A peer's result is not what it should be; it is as if it had not come."""
 

@@ -32,6 +32,7 @@ from folkmoot.learning.data.tokenizer import load as load_tokenizer
 from folkmoot.learning.evaluate import Evaluation, Score
 from folkmoot.learning.gradients import loss_and_gradients
 from folkmoot.learning.models import build
+from folkmoot.learning.trial import passes
 
 SHARED = "shared."
 
@@ -200,6 +201,22 @@ class Learner:
             if stopped():
                 return None
         return scoring.score
+
+    def audit(self, payload: bytes, others: Sequence[bytes], samples: Share) -> bool | None:
+        """Whether a result does more for these samples than others' results do; None where the
+        method has no way to tell. The model stays as it was."""
+        found = [self.method.direction(one) for one in (payload, *others)]
+        directions = [direction for direction in found if direction is not None]
+        if len(directions) < len(found):
+            return None
+        ids = [i for span in samples for i in range(span.start, span.stop)]
+        return passes(
+            self.model,
+            directions[0],
+            directions[1:],
+            self.data.samples(ids),
+            self.run.model.precision,
+        )
 
     # Keeping it.
 

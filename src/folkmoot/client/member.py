@@ -189,6 +189,8 @@ class Member:
             case c.Abandon(epoch, height):
                 self.training.give_up()
                 self.emit(events.ShareAbandoned(epoch, height))
+            case c.Audit():
+                self._begin(self.training.audit(effect), of_epoch=True)
             case c.Evaluate():
                 self._begin(self.training.evaluate(effect), of_epoch=True)
             case c.Tell(result):

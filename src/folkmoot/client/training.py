@@ -17,6 +17,7 @@ from folkmoot.client.learner import Cancelled, Learner
 from folkmoot.client.results import Results
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.client import messages as c
+from folkmoot.core.identity import short
 from folkmoot.host.event_log import Record
 from folkmoot.learning.data.source import DataError
 
@@ -91,6 +92,36 @@ class Training:
         where = (action.epoch, action.height)
         self._emit(events.RoundLearnt(*where, len(payloads), model_hash.hex(), seconds))
         self._tell_machine(c.Learnt(*where, model_hash))
+
+    def audit(self, action: c.Audit) -> Coroutine[Any, Any, None]:
+        trials = [
+            (trial, self.results.payloads((trial.result, *trial.others))) for trial in action.trials
+        ]
+        return self._audit(action, trials, self._stopping.is_set)
+
+    async def _audit(
+        self,
+        action: c.Audit,
+        trials: list[tuple[c.Trial, list[bytes]]],
+        stopped: Callable[[], bool],
+    ) -> None:
+        """Try others' results of an earlier round while those of this one are on their way."""
+        began = time.perf_counter()
+        found: dict[bool, list[bytes]] = {True: [], False: []}
+        for trial, (payload, *others) in trials:
+            if stopped():
+                return
+            try:
+                good = await self.work(self.learner.audit, payload, others, trial.samples)
+            except (DataError, OSError, Unreachable) as error:
+                self._emit(events.NotAudited(action.epoch, action.height, str(error)))
+                continue
+            if good is not None:
+                found[good].append(trial.result.sender)
+        seconds, where = time.perf_counter() - began, (action.epoch, action.height)
+        passed, failed = (tuple(map(short, found[good])) for good in (True, False))
+        self._emit(events.ResultsAudited(*where, passed, failed, seconds))
+        self._tell_machine(c.Audited(*where, tuple(found[True]), tuple(found[False])))
 
     async def evaluate(self, action: c.Evaluate) -> None:
         """Score held-out text while the others' results are on their way."""

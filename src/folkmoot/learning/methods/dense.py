@@ -64,6 +64,9 @@ class DenseMethod:
     def sketch(self, payload: bytes) -> bytes:
         return of_values(None, self.wire.unpack(payload).numpy())
 
+    def direction(self, payload: bytes) -> torch.Tensor:
+        return self.wire.unpack(payload).to(self.flat.weights.device)
+
     def state_dict(self) -> dict[str, torch.Tensor]:
         if self.adam is not None:
             return self.adam.state("shared.adam")

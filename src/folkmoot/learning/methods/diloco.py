@@ -56,6 +56,9 @@ class DiLoCoMethod:
     def sketch(self, payload: bytes) -> bytes:
         return of_values(None, self.wire.unpack(payload).numpy())
 
+    def direction(self, payload: bytes) -> torch.Tensor:
+        return self.wire.unpack(payload).to(self.flat.weights.device)
+
     def state_dict(self) -> dict[str, torch.Tensor]:
         return {"shared.momentum": self.momentum, **self.local.state()}
 

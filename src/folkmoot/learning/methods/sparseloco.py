@@ -71,10 +71,10 @@ class SparseLoCoMethod:
         self._settle(payloads)
         if not payloads:
             return
-        going = bounded_mean(self._values, payloads, samples)
+        going = bounded_mean(self.direction, payloads, samples)
         self.flat.weights.sub_(going.mul_(self.config.outer_lr))
 
-    def _values(self, payload: bytes) -> torch.Tensor:
+    def direction(self, payload: bytes) -> torch.Tensor:
         values = torch.zeros_like(self.flat.weights)
         self._add(values, payload, 1.0)
         return values

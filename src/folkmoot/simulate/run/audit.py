@@ -54,7 +54,13 @@ class ModelStored(Fact, frozen=True, tag=True):
     samples: str
 
 
-AnyFact = ResultPublished | ModelLearnt | GaveUp | ModelStored | Crashed
+class AuditedFalsely(Fact, frozen=True, tag=True):
+    """A client says of others' results what it did not find."""
+
+    client: bytes
+
+
+AnyFact = AuditedFalsely | ResultPublished | ModelLearnt | GaveUp | ModelStored | Crashed
 
 
 class ToyModel(NamedTuple):
@@ -102,6 +108,7 @@ class RunAudit(Audit[Run, Coordinator]):
         self.books = Books(config.model.start)
         self.published: Published = {}
         self.nonsense: set[bytes] = set()  # clients that sent some
+        self.false_auditors: set[bytes] = set()
         self.models = {reference.GENESIS: ToyModel(reference.GENESIS, 0)}
         self.canonical: dict[tuple[int, int], ToyModel] = {}
         self.stored: dict[str, ToyModel] = {}
@@ -133,6 +140,8 @@ class RunAudit(Audit[Run, Coordinator]):
                 claims.append(fact.commitment)
             if fact.nonsense:
                 self.nonsense.add(fact.trainer)
+        elif isinstance(fact, AuditedFalsely):
+            self.false_auditors.add(fact.client)
         elif isinstance(fact, ModelStored):
             self.stored[fact.location] = ToyModel(fact.model_hash, int(fact.samples, 16))
         elif isinstance(fact, GaveUp):

@@ -117,6 +117,8 @@ class ClientNode(Node):
                 commitment = commitment_hash(step, share, self.id)
                 result = Result(epoch, height, self.id, commitment, commitment, 1)
                 self.after(total(share) * self.sample_time, self._trained, result)
+            case c.Audit():
+                self.after(5 * len(effect.trials), self._audited, effect)
             case c.Tell(result):
                 self.gossip(result, self.roster())
             case c.Fetch(result):
@@ -234,6 +236,13 @@ class ClientNode(Node):
 
     def sends_nonsense(self, result: Result) -> bool:
         return False
+
+    def _audited(self, action: c.Audit) -> None:
+        """In these worlds an audit always finds the truth."""
+        makers = {trial.result.sender: trial.result for trial in action.trials}
+        failed = {name for name in makers if self.peers[name].sends_nonsense(makers[name])}
+        verdicts = (tuple(makers.keys() - failed), tuple(failed))
+        self.happen(c.Audited(action.epoch, action.height, *verdicts))
 
     def roster(self) -> list[bytes]:
         """The other clients of the epoch."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.audits import auditors
 from folkmoot.core.coordinator.state import CheckpointSource, Coordinator, Left, Phase
 from folkmoot.core.identity import short
 from folkmoot.simulate.audit import Chart, Invariant, Problems, Step
@@ -116,6 +117,25 @@ def only_nonsense_is_screened(audit: RunAudit, step: RunStep) -> Problems:
     out = {ejection.id for ejection in step.after.ejected}
     for identity in (marked | out) - audit.nonsense:
         yield f"{short(identity)} was screened"
+
+
+def only_who_lied_fails_audits(audit: RunAudit, step: RunStep) -> Problems:
+    """Neither whose results are what it was assigned, nor an honest auditor, whatever fewer liars
+    than a quorum of the auditors say."""
+    failed = {record.id for record in step.after.audits if record.failed}
+    for identity in failed - audit.nonsense - audit.false_auditors:
+        yield f"{short(identity)} failed an audit"
+
+
+def auditors_speak_of_what_they_were_given(audit: RunAudit, step: RunStep) -> Problems:
+    """A verdict is taken only from a witness that the seed gave the result to, never its maker."""
+    if not step.effects or not isinstance(step.effects[0], m.WitnessAccepted):
+        return
+    before, said = step.before, {*step.event.passed, *step.event.failed}
+    place = before.find(step.event.sender)
+    given = {maker for maker, who in auditors(before, before.round).items() if place in who}
+    if place in said or said - given:
+        yield f"{short(step.event.sender)} audits {sorted(said)}, not {sorted(given)}"
 
 
 def time_goes_forward(audit: RunAudit, step: RunStep) -> Problems:
@@ -315,12 +335,15 @@ INVARIANTS: tuple[Invariant, ...] = (
     only_whom_a_quorum_cannot_reach_is_gone,
     only_who_spoke_twice_is_expelled,
     only_nonsense_is_screened,
+    only_who_lied_fails_audits,
+    auditors_speak_of_what_they_were_given,
     nobody_vanishes,
 )
 NEED_THE_WORLD = frozenset(
     (
         "only_who_spoke_twice_is_expelled",
         "only_nonsense_is_screened",
+        "only_who_lied_fails_audits",
         "honest_models_are_equal",
         "agreed_models_are_honest",
         "a_run_hands_on_what_it_counted",

@@ -14,13 +14,14 @@ from msgspec.structs import replace
 
 from folkmoot.core import bloom
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.audits import auditors
 from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.client.ledger import Result
 from folkmoot.core.coordinator.health import participant_item
 from folkmoot.core.coordinator.receive import member
 from folkmoot.core.coordinator.state import Coordinator, Phase, Round
 from folkmoot.simulate.run import reference
-from folkmoot.simulate.run.audit import ModelStored, ToyModel
+from folkmoot.simulate.run.audit import AuditedFalsely, ModelStored, ToyModel
 from folkmoot.simulate.run.client import ClientNode
 from folkmoot.simulate.run.committees import witnesses
 from folkmoot.simulate.run.directions import direction
@@ -64,6 +65,11 @@ class LyingClient(ClientNode):
             *random.sample(WITNESS_LIES, random.randint(1, 4)),
             *random.sample(OTHER_LIES, random.randint(2, 5)),
         }
+
+    @property
+    def lies_on_audits(self) -> bool:
+        """Those who do agree on it: the honest failed, and their own passed."""
+        return self.id[1] % 2 == 0
 
     def sends_nonsense(self, result: Result) -> bool:
         """Whatever it sends in an epoch, or nothing. One liar at a time: two of four results would
@@ -139,12 +145,32 @@ class LyingClient(ClientNode):
             truth = replace(truth, screened=tuple(random.sample(places, len(places) // 2)))
             self.submit(truth)  # in no order; a moment later as it should be
             truth = replace(truth, screened=tuple(sorted(truth.screened)))
+        if self.lies_on_audits:
+            truth = self._misjudge(state, truth)
         if self.lie("names a wrong model"):
             truth = replace(truth, model_hash=WRONG_MODEL)
         if self.lie("proves twice"):
             self.submit(truth)
             self.submit(replace(truth, model_hash=WRONG_MODEL))
         return truth
+
+    def _misjudge(
+        self, state: Coordinator, truth: m.OpportunisticWitness
+    ) -> m.OpportunisticWitness:
+        """Unless they are a quorum of a result's auditors, who could say anything of it."""
+        given = auditors(state, state.round)
+        liars = {p for p, x in enumerate(state.epoch.clients) if self._is_liar(x.id)}
+        makers = [p for p in (*truth.passed, *truth.failed) if _outvoted(given[p], liars)]
+        self.audit.tell(AuditedFalsely(self.id))
+        # What was not given to it as well; a moment later as it should be.
+        everybody = tuple(range(len(state.epoch.clients)))
+        self.submit(replace(truth, passed=(), failed=everybody))
+        failed = {p for p in makers if p not in liars} | (set(truth.failed) - set(makers))
+        passed = {*truth.passed, *truth.failed} - failed
+        return replace(truth, passed=tuple(sorted(passed)), failed=tuple(sorted(failed)))
+
+    def _is_liar(self, identity: bytes) -> bool:
+        return isinstance(self.peers.get(identity), LyingClient)
 
     def _claim_election(self, state: Coordinator, index: int) -> None:
         current = state.round
@@ -212,3 +238,7 @@ class LyingClient(ClientNode):
         saving = state.epoch.saving
         name = found.hash if found else saving.model_hash if saving else state.model_hash
         self.submit(m.OpportunisticCooldown(self.id, state.epoch_number, where, name))
+
+
+def _outvoted(auditors: tuple[int, ...], liars: set[int]) -> bool:
+    return len(liars & set(auditors)) < reference.quorum(len(auditors))

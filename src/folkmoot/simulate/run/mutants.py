@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from folkmoot.core.coordinator import absence, health, machine, phases, receive, state
+from folkmoot.core.coordinator import absence, audits, health, machine, phases, receive, state
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.state import Coordinator, Left, Phase
 from folkmoot.simulate.mutants import Mutants
@@ -109,6 +109,8 @@ MUTANTS: Mutants = {
     "owed samples are dropped": ((phases, "merge", lambda spans: ()),),
     "a result is learnt when one witness saw it": ((phases, "judge", _one_is_enough),),
     "one witness has results screened": ((phases, "judge", _one_may_screen),),
+    "one auditor has results failed": ((audits, "witness_quorum", lambda auditors: 1),),
+    "witnesses audit what they like": ((receive, "_is_given", lambda *said: True),),
     "anyone may speak for an elected witness": ((receive, "_wrong_place", _any_index),),
     "a proof sent twice counts twice": ((receive, "_wrong_place", _count_twice),),
     "removal moves the others up": (

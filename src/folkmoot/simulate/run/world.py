@@ -43,6 +43,7 @@ def draw_run(loop: Loop, clients: int, honest: int) -> Run:
         witness_nodes=random.choice((0, 0, random.randint(1, fewest))),
         checkpoint_steps=storing.choice((0, 0, 0, 1, 2)),
         checkpoint_time=storing.choice((0.0, 0.0, 3.0)),
+        verification_percent=storing.choice((0, 50, 100)),
         health_check_timeout=random.choice((4.0, 8.0)),
         delay=random.choice((0, 1, 1, 2)),
         work_by_speed=random.random() < 0.7,

@@ -4,8 +4,9 @@ The rules of this file:
 
 - The client follows the states it is shown. In Warmup it loads the model and says so. In a round
   it first learns what the witnesses of the round before decided, then trains its share, tells its
-  peers, and, when elected, attests what it received. In Cooldown, when elected, it stores the
-  model; in the midst of an epoch a copy of it, before it learns anything more.
+  peers, audits what is its to audit, and, when elected, attests what it received. In Cooldown, when
+  elected, it stores the model; in the midst of an epoch a copy of it, before it learns anything
+  more.
 - The table below is asked after every event, until none of its edges is due. Nothing else changes
   the phase. While the phase lasts, there are duties beside it: to join, to show signs of life, to
   attest, to ask for what did not come.
@@ -26,8 +27,8 @@ from collections.abc import Iterator
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import total
 from folkmoot.core.coordinator.checkpoints import savers
+from folkmoot.core.coordinator.client import auditing, waiting
 from folkmoot.core.coordinator.client import messages as c
-from folkmoot.core.coordinator.client import waiting
 from folkmoot.core.coordinator.client.ledger import Ledger, Result, attest, attested
 from folkmoot.core.coordinator.client.moment import Moment
 from folkmoot.core.coordinator.client.state import ClientState, Phase
@@ -103,7 +104,8 @@ def apply(client: ClientState, event: c.Event, now: int) -> list[Effect]:
 def next_tick(client: ClientState, now: int) -> int:
     """When to tick if nothing happens before."""
     later = [at for at in (client.ask_after, client.join_after) if at > now]
-    return max(min([client.next_sign, *later, *waiting.next_look(client, now)]), now)
+    looks = (*waiting.next_look(client, now), *auditing.next_look(client, now))
+    return max(min([client.next_sign, *later, *looks]), now)
 
 
 # What an event changes.
@@ -125,6 +127,9 @@ def _note(client: ClientState, event: c.Event) -> Iterator[Effect]:
         case c.Arrived(result, sketch):
             client.heard(result.sender)
             client.arrived(result, sketch)
+        case c.Audited(epoch, height, passed, failed):
+            if (epoch, height) == (client.epoch, client.auditing):
+                client.verdicts = (passed, failed)
         case c.Unreachable(peers):
             client.unreachable = peers[: m.UNREACHABLE_MAX]
         case c.Heard(peer):
@@ -328,6 +333,7 @@ def _follow(client: ClientState, at: Moment) -> Iterator[Effect]:
     if at.state.phase not in IN_ROUND:
         return
     if client.prepared == at.state.round.height:
+        yield from auditing.begin(client, at.state, at.now)
         yield from _attest(client, at.state, at.now)
     elif client.phase is Phase.Ready and at.now >= client.ask_after:
         ledger = client.ledgers[at.work]
@@ -347,6 +353,8 @@ def _attest(client: ClientState, state: Coordinator, now: int) -> Iterator[Effec
     if index is None or client.attested == current.height:
         return
     ledger = client.ledgers.get(current.height - state.run.config.delay)
+    if auditing.under_way(client, state, now):
+        return
     if state.phase is RunPhase.RoundTrain and not _may_attest(client, state, ledger, now):
         return
     if ledger is not None and state.run.config.screening:
@@ -361,7 +369,8 @@ def _attest(client: ClientState, state: Coordinator, now: int) -> Iterator[Effec
     seen = attest(fine, state.bloom_shape(current, index))
     places = (state.find(sender) for sender in first if sender in screened)
     named = tuple(sorted(place for place in places if place is not None))[: m.SCREENED_MAX]
-    said = (proof, *seen, client.model_hash, client.metadata, named)
+    verdicts = auditing.verdicts(client, state)
+    said = (proof, *seen, client.model_hash, client.metadata, named, *verdicts)
     yield c.Submit(m.OpportunisticWitness(client.id, client.epoch, current.height, *said))
 
 

@@ -1,5 +1,7 @@
 """What a client is told, and what its shell is asked to do."""
 
+import msgspec
+
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
 from folkmoot.core.coordinator.client.ledger import Attested, Result
@@ -81,6 +83,13 @@ class Learnt(RoundEvent, frozen=True, tag=True):
     model_hash: bytes
 
 
+class Audited(RoundEvent, frozen=True, tag=True):
+    """The results that `Audit` named were tried: whose passed, and whose failed."""
+
+    passed: tuple[bytes, ...] = ()
+    failed: tuple[bytes, ...] = ()
+
+
 class Heard(Event, frozen=True, tag=True):
     """A peer answered that it is there."""
 
@@ -149,6 +158,21 @@ class Learn(RoundEffect, frozen=True, tag=True):
 class Train(RoundEffect, frozen=True, tag=True):
     step: int
     share: Share
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """Whether a result lowers the loss on samples that its maker was assigned more than others'
+    results of the same round do."""
+
+    result: Result
+    samples: Share
+    others: tuple[Result, ...]
+
+
+class Audit(RoundEffect, frozen=True, tag=True):
+    """Try these results on the model as it is, which stays as it was."""
+
+    trials: tuple[Trial, ...]
 
 
 class Abandon(RoundEffect, frozen=True, tag=True):

@@ -55,6 +55,10 @@ class ClientState:
         self.early: list[Result] = []  # of rounds that we have not seen begin
         self.sharing = False
         self.attested = -1  # the last round that we attested
+        self.auditing = -1  # the last round in which we began to audit
+        #: Whose results passed there, and whose failed, once it is known.
+        self.verdicts: tuple[tuple[bytes, ...], tuple[bytes, ...]] | None = None
+        self.closing = (-1, 0)  # a round that is in RoundWitness, and until when an audit may take
         self.saving = -1  # the round whose model we store, or stored
         self.accused = -1  # the last round after which we accused
         self.paces: list[int] = []  # how long the last rounds of this epoch took us

@@ -151,6 +151,18 @@ def apply(
         scatter(plan, weights, number, gather(plan, weights, number) * s.decay - u * s.lr)
 
 
+def decoded(plan: Plan, payload: bytes, like: torch.Tensor) -> torch.Tensor:
+    """What a single payload stands for, flat as the weights lie, before any treatment."""
+    coefficients = torch.zeros(plan.size, dtype=torch.float32, device=like.device)
+    index, value = wire.unpack(plan, payload)
+    add_entries(plan, coefficients, index, _same_energy(plan, value, 1), 1.0)
+    flat = torch.zeros_like(like)
+    for number, g in enumerate(plan.groups):
+        c = _coefficients(coefficients, g).view(g.count, g.w, g.h)
+        scatter(plan, flat, number, idct_chunks(c))
+    return flat
+
+
 def sketch(plan: Plan, payload: bytes) -> bytes:
     index, value = wire.unpack(plan, payload)
     scaled = _same_energy(plan, value, 1)
