@@ -15,11 +15,11 @@ MODEL = GptConfig(layers=1, heads=2, width=32, context=16)
 METHODS = [DistroConfig(), DenseConfig(), SparseLoCoConfig(local_steps=2)]
 
 
-def contribution(config: MethodConfig, tokens: np.ndarray) -> torch.Tensor:
+def contribution(config: MethodConfig, tokens: np.ndarray) -> tuple[methods.Method, bytes]:
     model = build(MODEL, 0, "cpu")
     method = methods.build(model, config)
     made = method.contribute(lambda _: loss_and_gradients(model, tokens), 0, 0.01)
-    return method.direction(made.payload)
+    return method, made.payload
 
 
 @pytest.mark.parametrize("config", METHODS, ids=lambda c: type(c).__name__)
@@ -30,15 +30,19 @@ def test_who_trained_on_the_samples_passes_and_the_model_stays(config: MethodCon
     for _ in range(10):
         shares = [draw.integers(0, 256, (4, 17), np.int64) for _ in range(4)]
         made = [contribution(config, share) for share in shares]
-        trained += passes(model, made[0], made[1:], shares[0][:2])
-        elsewhere += passes(model, made[0], made[1:], draw.integers(0, 256, (2, 17), np.int64))
+        along = made[0][0].contrast(made[0][1], [payload for _, payload in made[1:]])
+        assert along is not None
+        trained += passes(model, along, shares[0][:2])
+        elsewhere += passes(model, along, draw.integers(0, 256, (2, 17), np.int64))
     assert trained >= 9
     assert elsewhere <= 8
     assert all(torch.equal(before[name], x) for name, x in model.state_dict().items())
 
 
-def test_a_result_that_goes_nowhere_fails() -> None:
+def test_a_result_is_not_better_than_itself() -> None:
     tokens = np.random.default_rng(1).integers(0, 256, (2, 17), np.int64)
-    model, good = build(MODEL, 0, "cpu"), contribution(DistroConfig(), tokens)
-    for nothing in (torch.zeros_like(good), torch.full_like(good, torch.nan)):
-        assert not passes(model, nothing, [good], tokens)
+    for config in METHODS:
+        method, payload = contribution(config, tokens)
+        along = method.contrast(payload, [payload])
+        assert along is not None
+        assert not passes(build(MODEL, 0, "cpu"), along, tokens)

@@ -205,18 +205,11 @@ class Learner:
     def audit(self, payload: bytes, others: Sequence[bytes], samples: Share) -> bool | None:
         """Whether a result does more for these samples than others' results do; None where the
         method has no way to tell. The model stays as it was."""
-        found = [self.method.direction(one) for one in (payload, *others)]
-        directions = [direction for direction in found if direction is not None]
-        if len(directions) < len(found):
+        along = self.method.contrast(payload, others)
+        if along is None:
             return None
         ids = [i for span in samples for i in range(span.start, span.stop)]
-        return passes(
-            self.model,
-            directions[0],
-            directions[1:],
-            self.data.samples(ids),
-            self.run.model.precision,
-        )
+        return passes(self.model, along, self.data.samples(ids), self.run.model.precision)
 
     # Keeping it.
 

@@ -1,13 +1,10 @@
 """A result on trial: does it lower the loss on some samples more than others' results do?
 
 The weights take a small step along the result's direction less the mean of the others', and then
-the opposite one; whoever trained on the samples has the lower loss after the first. All directions
-count with the same length. Both steps instead of one, because what curves the loss is then the same
-on both sides, and two forward passes of each sample are all it costs.
+the opposite one; whoever trained on the samples has the lower loss after the first. Both steps
+instead of one, because what curves the loss is then the same on both sides, and two forward passes
+of each sample are all it costs.
 """
-
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -22,46 +19,30 @@ STEP = 0.001
 
 @torch.no_grad()
 def passes(
-    model: nn.Module,
-    result: torch.Tensor,
-    others: Sequence[torch.Tensor],
-    tokens_BT1: Tokens,
-    precision: Precision = "fp32",
+    model: nn.Module, along: torch.Tensor, tokens_BT1: Tokens, precision: Precision = "fp32"
 ) -> bool:
-    """The model comes back as it was, bit for bit."""
-    along = _unit(result)
-    for other in others:
-        along.sub_(_unit(other), alpha=1 / len(others))
-    batch = as_tensor(tokens_BT1, next(model.parameters()).device)
-    training = model.training
-    model.eval()
-    try:
-        with _moved(model, -along):
-            toward = float(summed_loss(model, batch, precision))
-        with _moved(model, along):
-            away = float(summed_loss(model, batch, precision))
-    finally:
-        model.train(training)
-    return toward < away
-
-
-def _unit(direction: torch.Tensor) -> torch.Tensor:
-    """What is not a number goes nowhere."""
-    length = float(torch.linalg.vector_norm(direction))
-    usable = 0.0 < length < float("inf")
-    return direction / length if usable else torch.zeros_like(direction)
-
-
-@contextmanager
-def _moved(model: nn.Module, along: torch.Tensor) -> Iterator[None]:
+    """`along` is a method's `contrast`. The model comes back as it was, bit for bit."""
     parameters = [parameter for _, parameter in trainable(model)]
     before = [parameter.detach().clone() for parameter in parameters]
-    length = float(torch.linalg.vector_norm(torch.stack([x.norm() for x in before])))
-    pieces = torch.split(along, [x.numel() for x in before])
+    batch = as_tensor(tokens_BT1, parameters[0].device)
+    step, training = _step(before, along), model.training
+    losses = []
+    model.eval()
     try:
-        for parameter, piece in zip(parameters, pieces, strict=True):
-            parameter.add_(piece.view(parameter.shape), alpha=STEP * length)
-        yield
+        for sign in (-1.0, 1.0):
+            for parameter, kept, piece in zip(parameters, before, step, strict=True):
+                torch.add(kept, piece, alpha=sign, out=parameter)
+            losses.append(float(summed_loss(model, batch, precision)))
     finally:
         for parameter, kept in zip(parameters, before, strict=True):
             parameter.copy_(kept)
+        model.train(training)
+    return losses[0] < losses[1]
+
+
+def _step(weights: list[torch.Tensor], along: torch.Tensor) -> list[torch.Tensor]:
+    """A small step, cut to the shapes of the weights."""
+    length = torch.linalg.vector_norm(torch.stack([x.norm() for x in weights]))
+    scaled = along * (STEP * length / torch.linalg.vector_norm(along))
+    pieces = torch.split(scaled, [x.numel() for x in weights])
+    return [piece.view(x.shape) for piece, x in zip(pieces, weights, strict=True)]

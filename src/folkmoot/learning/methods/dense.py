@@ -16,7 +16,7 @@ from folkmoot.learning.methods.adamw import AdamW
 from folkmoot.learning.methods.clipping import clip, finite_norm
 from folkmoot.learning.methods.dense_wire import DenseWire
 from folkmoot.learning.methods.flat_parameters import FlatParameters
-from folkmoot.learning.methods.influence import bounded_mean
+from folkmoot.learning.methods.influence import bounded_mean, contrast
 from folkmoot.learning.methods.protocol import Closure, Contribution, Refusal, refuse_bad
 from folkmoot.learning.methods.sketch import of_values
 
@@ -64,8 +64,8 @@ class DenseMethod:
     def sketch(self, payload: bytes) -> bytes:
         return of_values(None, self.wire.unpack(payload).numpy())
 
-    def direction(self, payload: bytes) -> torch.Tensor:
-        return self.wire.unpack(payload).to(self.flat.weights.device)
+    def contrast(self, payload: bytes, others: Sequence[bytes]) -> torch.Tensor:
+        return contrast(self.wire.unpack, payload, others).to(self.flat.weights.device)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         if self.adam is not None:

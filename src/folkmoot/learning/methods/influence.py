@@ -56,3 +56,19 @@ def bounded_mean(
         total = values if total is None else total.add_(values)
     assert total is not None
     return total.div_(sum(weights))
+
+
+def contrast(
+    decoded: Callable[[bytes], torch.Tensor], payload: bytes, others: Sequence[bytes]
+) -> torch.Tensor:
+    """What a payload says less the mean of what others say, all with the same length."""
+    along = _unit(decoded(payload))
+    for other in others:
+        along.sub_(_unit(decoded(other)), alpha=1 / len(others))
+    return along
+
+
+def _unit(values: torch.Tensor) -> torch.Tensor:
+    """What is not a number, or nothing, goes nowhere."""
+    length = norm(values)
+    return values / length if 0.0 < length < math.inf else torch.zeros_like(values)

@@ -99,9 +99,10 @@ class Method(Protocol):
         (`sketch.of_values`); empty where directions cannot be compared."""
         ...
 
-    def direction(self, payload: bytes) -> torch.Tensor | None:
-        """What a payload that passed `check` would take from the weights, in any scale: one value
-        for each that is trained, in the order of `trainable`. None where audits cannot be made."""
+    def contrast(self, payload: bytes, others: Sequence[bytes]) -> torch.Tensor | None:
+        """What a payload would take from the weights, less the mean of what others would, all with
+        the same length and checked: one value for each weight, in the order of `trainable`, in any
+        scale. None where results cannot be audited (`learning/trial.py`)."""
         ...
 
     def state_dict(self) -> dict[str, torch.Tensor]: ...

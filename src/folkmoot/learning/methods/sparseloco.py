@@ -16,7 +16,7 @@ import torch
 
 from folkmoot.core.method_config import SparseLoCoConfig, validated
 from folkmoot.learning.methods.flat_parameters import FlatParameters
-from folkmoot.learning.methods.influence import bounded_mean
+from folkmoot.learning.methods.influence import bounded_mean, contrast
 from folkmoot.learning.methods.local_steps import LocalSteps
 from folkmoot.learning.methods.protocol import (
     Closure,
@@ -71,10 +71,10 @@ class SparseLoCoMethod:
         self._settle(payloads)
         if not payloads:
             return
-        going = bounded_mean(self.direction, payloads, samples)
+        going = bounded_mean(self._values, payloads, samples)
         self.flat.weights.sub_(going.mul_(self.config.outer_lr))
 
-    def direction(self, payload: bytes) -> torch.Tensor:
+    def _values(self, payload: bytes) -> torch.Tensor:
         values = torch.zeros_like(self.flat.weights)
         self._add(values, payload, 1.0)
         return values
@@ -84,6 +84,9 @@ class SparseLoCoMethod:
 
     def sketch(self, payload: bytes) -> bytes:
         return of_values(*(x.numpy() for x in self.wire.unpack(payload)))
+
+    def contrast(self, payload: bytes, others: Sequence[bytes]) -> torch.Tensor:
+        return contrast(self._values, payload, others)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         sent = torch.frombuffer(bytearray(self.sent), dtype=torch.uint8) if self.sent else None

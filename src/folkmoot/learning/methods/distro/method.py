@@ -31,7 +31,7 @@ from folkmoot.learning.methods.distro import wire
 from folkmoot.learning.methods.distro.backend import backend_for
 from folkmoot.learning.methods.distro.backup import WeightBackup, empty_backup
 from folkmoot.learning.methods.distro.plan import make_plan
-from folkmoot.learning.methods.distro.reference import decoded
+from folkmoot.learning.methods.distro.reference import contrast
 from folkmoot.learning.methods.distro.rounding import float32
 from folkmoot.learning.methods.distro.treatment import ORTHOGONAL, SIGN, stepping
 from folkmoot.learning.methods.distro.wire import Indices
@@ -143,8 +143,8 @@ class DistroMethod:
     def sketch(self, payload: bytes) -> bytes:
         return self.backend.sketch(self.plan, payload)
 
-    def direction(self, payload: bytes) -> torch.Tensor:
-        return decoded(self.plan, payload, self.flat.weights)
+    def contrast(self, payload: bytes, others: Sequence[bytes]) -> torch.Tensor:
+        return contrast(self.plan, self.flat.weights, payload, others)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         state = {"shared.applied": torch.tensor(self.applied)}

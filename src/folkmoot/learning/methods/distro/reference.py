@@ -151,12 +151,18 @@ def apply(
         scatter(plan, weights, number, gather(plan, weights, number) * s.decay - u * s.lr)
 
 
-def decoded(plan: Plan, payload: bytes, like: torch.Tensor) -> torch.Tensor:
-    """What a single payload stands for, flat as the weights lie, before any treatment."""
-    coefficients = torch.zeros(plan.size, dtype=torch.float32, device=like.device)
-    index, value = wire.unpack(plan, payload)
-    add_entries(plan, coefficients, index, _same_energy(plan, value, 1), 1.0)
-    flat = torch.zeros_like(like)
+def contrast(
+    plan: Plan, weights: torch.Tensor, payload: bytes, others: Sequence[bytes]
+) -> torch.Tensor:
+    """What a payload stands for less the mean of others, flat as the weights lie, not treated.
+
+    All have the same energy, and the transform is linear: it is inverted once."""
+    coefficients = torch.zeros(plan.size, dtype=torch.float32, device=weights.device)
+    scales = [1.0, *[-1.0 / len(others)] * len(others)]
+    for one, scale in zip((payload, *others), scales, strict=True):
+        index, value = wire.unpack(plan, one)
+        add_entries(plan, coefficients, index, _same_energy(plan, value, 1), scale)
+    flat = torch.zeros_like(weights)
     for number, g in enumerate(plan.groups):
         c = _coefficients(coefficients, g).view(g.count, g.w, g.h)
         scatter(plan, flat, number, idct_chunks(c))
