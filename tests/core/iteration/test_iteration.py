@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from folkmoot.core.iteration import Heartbeats, Rules, machine
@@ -154,6 +154,7 @@ CHOICES = st.tuples(
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 6), st.lists(CHOICES, max_size=120), st.booleans())
+@example(1, [*[("hear", 0, 1)] * 4, ("finish", 0, 0), *[("hear", 0, 1)] * 2], False)
 def test_what_must_hold_does_under_any_schedule(
     world: int, choices: list[tuple[str, int, int]], hasty: bool
 ) -> None:

@@ -18,7 +18,7 @@ from folkmoot.core.iteration import keys, machine
 from folkmoot.core.iteration import messages as m
 from folkmoot.core.iteration.config import Rules
 from folkmoot.core.iteration.record import DEAD, read_heartbeat, read_record
-from folkmoot.core.iteration.state import RankState
+from folkmoot.core.iteration.state import Asked, RankState
 from folkmoot.core.machine import Effect, Event, Outcome, decoder
 from folkmoot.core.machine import encode as encode
 from folkmoot.simulate.iteration.store import Store, Values, parts, perform
@@ -157,6 +157,11 @@ def _hear(job: Job, event: Hear, process: Process, now: int, seed: int) -> Outco
 
 
 def _to(job: Job, event: To, process: Process, now: int, seed: int) -> Outcome[Job]:
+    if isinstance(event.event, m.Finished) and process.state.asked is Asked.Arrival:
+        # Its first arrival is held back until it says so: then another takes its place.
+        if process.answer:
+            return Outcome(job, ())
+        process = replace(process, requests=process.requests[: process.heard])
     return _tell(job, event.process, process, event.event, now, seed)
 
 
