@@ -347,7 +347,7 @@ REASONS: dict[str, int] = {reason: 100 + at for at, reason in enumerate((
     "WrongIndex", "WrongState", "WrongEpoch", "WrongRound", "Duplicate", "NotAWitness",
     "WrongProof", "WrongBloom", "FullBloom", "WrongHash", "HealthyClient", "NotACheckpointer",
     "WrongModel", "WrongLocation", "NotHalted", "Trained", "AlreadyPausing", "NotPausing",
-    "BadConfig", "Expelled", "UnknownClient", "Ejected", "WrongScreening",
+    "BadConfig", "Expelled", "UnknownClient", "Ejected", "WrongScreening", "WrongAudit",
 ))}  # fmt: skip
 _SENTENCES = {
     "BadInstruction": "the program knows no such instruction, or its bytes are too few or too many",
