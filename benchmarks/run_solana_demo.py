@@ -3,8 +3,8 @@
     python benchmarks/run_solana_demo.py [--steps 30]
 
 The run of `run_store_demo.py` (three clients, a small GPT, DisTrO, the library's own source) on
-a server and on a local network of Solana with the program on it, both at the same time; then both
-again, hurt: a client is killed and another joins late, and once more.
+a server and on a local network of Solana with the program on it, one after the other; then both at
+the same time, hurt: a client is killed and another joins late, and once more.
 
 Goals: the same held-out loss within 2 %, and hurt or not every step is learnt, with one model at
 the end. A round waits for transactions to be confirmed, so there is no goal for its tempo.
@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        table = measure(asked.steps, Path(name), (SERVER, SOLANA))
+        table = measure(asked.steps, 1, Path(name), (SERVER, SOLANA))
     for goal, met in learning_goals(table):
         print(f"{goal}: {results.GOALS[met]}")
     if asked == parser.parse_args([]):
