@@ -82,7 +82,9 @@ def test_progress_is_told_with_the_next_arrival(threads: Threads) -> None:
         with threads.rank(rank, iterations=3, progress=rank) as it:
             for iteration in it:
                 if rank == 0:
-                    progress.append([member.progress for member in it.record.members])
+                    known = dict.fromkeys(it.members, it.record.progress)
+                    known |= {member.rank: member.progress for member in it.record.behind}
+                    progress.append([known[member] for member in it.members])
                 it.progress = 10 * iteration + rank
 
     for rank in range(3):

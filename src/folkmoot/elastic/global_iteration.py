@@ -23,8 +23,9 @@ from typing import Any, Self, Unpack, cast
 from folkmoot.authority.store.kv import Store
 from folkmoot.authority.store.kv.open import open_store
 from folkmoot.authority.store.kv.prefix import PrefixStore
-from folkmoot.core.iteration import Phase, Record, apply, create, next_tick
+from folkmoot.core.iteration import Record, apply, create, next_tick
 from folkmoot.core.iteration import messages as m
+from folkmoot.core.iteration.machine import READY, TRAINING
 from folkmoot.core.iteration.record import DEAD, LEFT, read_heartbeat
 from folkmoot.elastic import settings
 from folkmoot.elastic.errors import error_of
@@ -145,13 +146,12 @@ class GlobalIteration:
     def advance(self) -> bool:
         """Be done with the present iteration and go to the next; False when the job is done."""
         before = self._state.record
+        phase = self._state.phase
         # In Ready a checkpoint may have been loaded since the start.
-        if self._state.phase is Phase.Ready or (
-            self._state.phase is Phase.Training and not self._is_over()
-        ):
+        if phase is READY or (phase is TRAINING and not self._is_over()):
             self._apply(m.Finished(self.progress))
-        while self._state.phase is not Phase.Training and not self._finished:
-            if self._state.phase is not Phase.Ready or not self._is_over():
+        while self._state.phase is not TRAINING and not self._finished:
+            if self._state.phase is not READY or not self._is_over():
                 self._step()
         self._tell_loss(before)
         return not self._finished
@@ -197,9 +197,9 @@ class GlobalIteration:
         if not isinstance(request, m.Wait) or self._heartbeat is None:
             return request
         soon = self._heartbeat.until_silence()  # it is past while the thread cannot look
-        if soon <= 0:
+        if soon <= 0 or request.ms <= soon + MARGIN:
             return request
-        return m.Wait(request.key, min(request.ms, soon + MARGIN), request.then)
+        return m.Wait(request.key, soon + MARGIN, request.then)
 
     def _tick(self) -> None:
         due = next_tick(self._state, now_ms())
@@ -212,11 +212,11 @@ class GlobalIteration:
         self._state = outcome.state
         for effect in outcome.effects:
             kind = type(effect)
-            if kind in LOGGED:
-                self._log.write(effect)
             if kind in ASK:
                 self._request = cast(m.Request, effect)
             elif act := _ACTS.get(kind):
+                if kind in LOGGED:
+                    self._log.write(effect)
                 act(self, effect)
 
     def _born(self, effect: m.Born) -> None:

@@ -47,9 +47,10 @@ ASK: dict[type, Callable[..., Values]] = {
 def ask_patiently(store: Store, request: Request, patience: float) -> Values:
     """The same, while the store may be away for up to `patience` seconds."""
     tries: Iterator[float] | None = None
+    carry_out = ASK[type(request)]
     while True:
         try:
-            return ask(store, request)
+            return carry_out(store, request)
         except StoreGone as gone:
             if tries is None:
                 tries, deadline = backoff(0.05, 1.0), time.monotonic() + patience

@@ -158,8 +158,8 @@ class ElasticTraining:
             self._group is not None
             and used is not None
             and record.iteration == used.iteration + 1
-            and _processes(record) == _processes(used)
-            and all(member.progress == record.progress for member in record.members)
+            and record.members == used.members
+            and not record.behind
             and record.progress > used.progress
         )
 
@@ -311,15 +311,11 @@ class Attempt:
         return True
 
 
-def _processes(record: Record) -> list[tuple[int, int]]:
-    return [(member.rank, member.incarnation) for member in record.members]
-
-
 def _behind(record: Record) -> list[int]:
     """Who needs another's state. Before the first step all do but one: they began at random."""
     if record.progress == 0:
         return list(record.ranks[1:])
-    return [member.rank for member in record.members if member.progress < record.progress]
+    return [member.rank for member in record.behind]
 
 
 def _state_key(record: Record, source: int) -> str:

@@ -109,7 +109,7 @@ def test_a_winner_that_dies_before_it_wakes_the_others_is_the_shortest_story() -
         verdict = explore(Ranks(Bounds(2, 1, 0, 1, begun=True)))
     assert verdict.story[-2:] == (
         "rank 0, process 1: compares and sets global_iteration_barrier:consensus to"
-        ' {"iteration":0,"members":[[0,1,0]],"admit":[],"by":0} (done)',
+        ' {"iteration":0,"progress":0,"members":[[0,1]],"behind":[],"admit":[],"by":0} (done)',
         "faults: stop; 1 have died",
     )
 

@@ -11,9 +11,12 @@ from folkmoot.core.iteration import messages as m
 from folkmoot.core.iteration.record import (
     HIGHEST,
     Arrival,
+    Behind,
     Heartbeat,
     Member,
+    Note,
     Record,
+    decision,
     encode_note,
     encode_record,
     read_arrival,
@@ -46,10 +49,21 @@ def test_what_is_no_arrival_is_none(text: bytes | None) -> None:
 
 
 def test_a_record_is_read_as_it_was_written_and_only_for_its_world() -> None:
-    record = Record(7, (Member(0, 1, 5), Member(2, 3, 9)), (1,), 2)
+    record = decision(7, (Note(2, 3, 9), Note(0, 1, 5)), (1,), 2)
+    assert record == Record(7, 9, (Member(0, 1), Member(2, 3)), (Behind(0, 5),), (1,), 2)
     assert read_record(encode_record(record), 3) == record
     assert read_record(encode_record(record), 2) is None
-    assert (record.progress, record.furthest()) == (9, (2,))
+
+
+@given(st.dictionaries(st.integers(0, 5), st.integers(0, 3), min_size=1))
+def test_a_record_has_the_processes_that_are_its_members(members: dict[int, int]) -> None:
+    record = decision(0, [Note(rank, number, 0) for rank, number in members.items()], (), 0)
+    for rank in range(6):
+        for incarnation in range(4):
+            assert record.has(rank, incarnation) == (members.get(rank) == incarnation)
+
+
+GOOD = b'{"iteration":0,"progress":0,"members":[[0,1]],"behind":[],"admit":[],"by":0}'
 
 
 @pytest.mark.parametrize(
@@ -58,29 +72,37 @@ def test_a_record_is_read_as_it_was_written_and_only_for_its_world() -> None:
         b"",
         b"7",
         b"{}",
-        b'{"iteration":-1,"members":[[0,1,0]],"admit":[],"by":0}',
-        b'{"iteration":0,"members":[],"admit":[],"by":0}',
-        b'{"iteration":0,"members":[[0,1]],"admit":[],"by":0}',
-        b'{"iteration":0,"members":[[0,1,0]],"admit":[9],"by":0}',
-        b'{"iteration":0,"members":[[0,1,0]],"admit":[],"by":0,"more":1}',
+        GOOD.replace(b'"iteration":0', b'"iteration":-1'),
+        GOOD.replace(b"[[0,1]]", b"[]"),
+        GOOD.replace(b"[[0,1]]", b"[[0]]"),
+        GOOD.replace(b"[[0,1]]", b"[[0,1],[3,1]]"),
+        GOOD.replace(b"[[0,1]]", b"[[1,1],[0,1]]"),
+        GOOD.replace(b"[[0,1]]", b"[[0,1],[0,2]]"),
+        GOOD.replace(b"[[0,1]]", b"[[0,1]"),
+        GOOD.replace(b"[[0,1]]", b"[[0,-1]]"),
+        GOOD.replace(b'"behind":[]', b'"behind":[[3,0]]'),
+        GOOD.replace(b'"admit":[]', b'"admit":[9]'),
+        GOOD.replace(b'"by":0', b'"by":3'),
+        GOOD.replace(b'"by":0', b'"by":0,"more":1'),
         b"[" * 5000,
     ],
 )
 def test_what_is_no_record_is_none(text: bytes) -> None:
+    assert read_record(GOOD, 3) is not None
     assert read_record(text, 3) is None
 
 
-@given(st.lists(st.builds(Member, st.integers(0, 5), st.integers(0, 3), NUMBERS)))
-def test_of_several_notes_of_a_rank_the_newest_process_counts(members: list[Member]) -> None:
-    newest: dict[int, Member] = {}
-    for member in sorted(members, key=lambda x: x.incarnation):  # stable: the last one of equals
-        newest[member.rank] = member
-    assert read_notes(b"".join(map(encode_note, members))) == newest
+@given(st.lists(st.builds(Note, st.integers(0, 5), st.integers(0, 3), NUMBERS)))
+def test_of_several_notes_of_a_rank_the_newest_process_counts(notes: list[Note]) -> None:
+    newest: dict[int, Note] = {}
+    for note in sorted(notes, key=lambda x: x.incarnation):  # stable: the last one of equals
+        newest[note.rank] = note
+    assert read_notes(b"".join(map(encode_note, notes))) == newest
 
 
 def test_what_is_no_pile_of_notes_is_none() -> None:
-    good = encode_note(Member(1, 1, 7))
-    assert read_notes(good) == {1: Member(1, 1, 7)}
+    good = encode_note(Note(1, 1, 7))
+    assert read_notes(good) == {1: Note(1, 1, 7)}
     assert read_notes(None) == {}
     for bad in (b"\xff", b"[1,1]", b"[1,-1,4]", b"[1,1,1,1],", b"[1," + b"9" * 16 + b",1],", b"["):
         assert read_notes(good + bad) is None
@@ -190,11 +212,11 @@ GARBAGE = st.one_of(
     st.binary(min_size=1, max_size=40),
     st.builds(lambda a: bytes(a), st.builds(Arrival, st.integers(-1, 3), NUMBERS, NUMBERS)),
     st.builds(lambda b: bytes(b), st.builds(Heartbeat, NUMBERS, st.just("3"))),
-    st.builds(lambda n: encode_record(Record(n, (Member(0, 1, 0),), (1,), 0)), st.integers(0, 3)),
+    st.builds(lambda n: encode_record(decision(n, (Note(0, 1, 0),), (1,), 0)), st.integers(0, 3)),
 )
 
 
-MEMBERS = st.builds(Member, st.integers(0, 3), st.integers(0, 3), NUMBERS)
+MEMBERS = st.builds(Note, st.integers(0, 3), st.integers(0, 3), NUMBERS)
 NOTES = st.one_of(st.binary(max_size=20), MEMBERS.map(encode_note), st.just(b"[0,1,0],[1,1,0],"))
 PILES = st.one_of(st.none(), st.lists(NOTES, max_size=6).map(b"".join))
 

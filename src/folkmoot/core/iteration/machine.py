@@ -39,9 +39,9 @@ from folkmoot.core.iteration.record import (
     HIGHEST,
     Arrival,
     Heartbeat,
-    Member,
-    Record,
+    Note,
     count_notes,
+    decision,
     encode_note,
     encode_record,
     read_arrival,
@@ -62,6 +62,15 @@ AnyEvent = m.AnyEvent
 decode = decoder(RankState)
 replace = msgspec.structs.replace
 Step = tuple[RankState, tuple[Effect, ...]]
+
+
+# By these names because looking up a member of an enum takes longer than most functions here, with
+# Python 3.11.
+P = Phase
+RESTARTING, TRAINING, READY, CONSENSUS = P.Restarting, P.Training, P.Ready, P.Consensus
+NEW_ITERATION, STOPPED = P.NewIteration, P.Stopped
+NOTHING, ARRIVAL, DECISION = Asked.Nothing, Asked.Arrival, Asked.Decision
+PROPOSAL = Asked.Proposal
 
 
 # Guards of the table.
@@ -87,7 +96,6 @@ def is_left_out(s: RankState) -> bool:
     return not is_member(s)
 
 
-P = Phase
 _STOPS = (P.Restarting, P.Training, P.Ready, P.Consensus, P.Advance)
 TABLE: tuple[Edge[RankState], ...] = (
     *(Edge(phase, P.Stopped, "it must not go on", must_stop) for phase in _STOPS),
@@ -103,15 +111,9 @@ TABLE: tuple[Edge[RankState], ...] = (
 
 
 # By where they begin: a rank passes several edges in each of thousands of iterations a second.
-_EDGES = {phase: tuple(edge for edge in TABLE if edge.source == phase) for phase in P}
-_PHASES = {str(phase): phase for phase in P}
-
-
-def _due(state: RankState) -> Edge[RankState] | None:
-    for edge in _EDGES[state.phase]:
-        if edge.due(state):
-            return edge
-    return None
+_EDGES = {
+    phase: tuple((e.due, P(e.target), e.when) for e in TABLE if e.source == phase) for phase in P
+}
 
 
 def create(rules: Rules, rank: int) -> RankState:
@@ -126,12 +128,16 @@ def apply(state: RankState, event: m.AnyEvent, now: int, seed: int) -> Outcome[R
     changed, effects = _RECEIVE[type(event)](state, event, now)
     if changed is state:
         return Outcome(state, effects)
-    while edge := _due(changed):
-        before, target = changed.phase, _PHASES[edge.target]
-        entered = replace(changed, phase=target, done=False)
-        changed, more = _ENTER[target](entered, before, now)
-        effects += (StateChanged(before, target, edge.when), *more)
-    if changed.phase is P.Consensus and changed.asked is Asked.Nothing:
+    at = None
+    while at is not changed:
+        at = changed
+        for due, target, why in _EDGES[at.phase]:
+            if due(at):
+                entered = replace(at, phase=target, done=False)
+                changed, more = _ENTER[target](entered, at.phase, now)
+                effects += (StateChanged(at.phase, target, why), *more)
+                break
+    if changed.phase is CONSENSUS and changed.asked is NOTHING:
         changed, more = _go_on(changed, seed)
         effects += more
     return Outcome(changed, effects)
@@ -139,7 +145,7 @@ def apply(state: RankState, event: m.AnyEvent, now: int, seed: int) -> Outcome[R
 
 def next_tick(state: RankState, now: int) -> int | None:
     """While it watches an older process of its rank: when it has watched long enough."""
-    if state.phase is P.Restarting and state.asked is Asked.Nothing and state.heartbeat:
+    if state.phase is RESTARTING and state.asked is NOTHING and state.heartbeat:
         return state.since + state.rules.heartbeat_timeout
     return None
 
@@ -168,10 +174,10 @@ def catch_up_restarting_rank(state: RankState, register: bytes | None) -> RankSt
 def record_iteration_for_rank(state: RankState) -> Step:
     """Arrive: this process is done with everything up to the iteration before its target."""
     desired = bytes(Arrival(state.target - 1, state.incarnation, state.progress))
-    note = encode_note(Member(state.rank, state.incarnation, state.progress))
+    note = encode_note(Note(state.rank, state.incarnation, state.progress))
     key, pile = keys.last_iteration(state.rank), keys.arrived(state.target)
     bell = keys.ready(state.target)
-    return _ask(state, Asked.Arrival, m.Arrive(key, state.arrival, desired, pile, note, bell))
+    return _ask(state, ARRIVAL, m.Arrive(key, state.arrival, desired, pile, note, bell))
 
 
 def get_active_ranks_for_coordination(
@@ -184,13 +190,13 @@ def get_active_ranks_for_coordination(
 
 
 def increment_global_iteration(
-    state: RankState, members: dict[int, Member], active: dict[int, int]
+    state: RankState, notes: dict[int, Note], active: dict[int, int]
 ) -> Step:
-    """Propose the target iteration with these members, and wake those who wait for it."""
-    admit = tuple(rank for rank in active if rank not in members)
-    desired = encode_record(Record(state.target, tuple(members.values()), admit, state.rank))
+    """Propose the target iteration with those who are there, and wake those who wait for it."""
+    admit = tuple(rank for rank in active if rank not in notes)
+    desired = encode_record(decision(state.target, notes.values(), admit, state.rank))
     request = m.Decide(keys.CONSENSUS, state.register, desired, keys.ready(state.target))
-    return _ask(replace(state, proposal=desired), Asked.Proposal, request)
+    return _ask(replace(state, proposal=desired), PROPOSAL, request)
 
 
 def signal_global_iteration_ready(state: RankState) -> Step:
@@ -214,16 +220,16 @@ def send_heartbeat(rank: int, standing: Heartbeat) -> m.CompareSet:
 
 
 def _started(state: RankState, event: m.Started, now: int) -> Step:
-    if state.phase is not P.Restarting or state.asked is not Asked.Nothing:
+    if state.phase is not RESTARTING or state.asked is not NOTHING:
         return _refuse(state, "this process has started already")
     return handle_rank_restart(state)
 
 
 def _finished(state: RankState, event: m.Finished, now: int) -> Step:
-    if state.phase is P.Ready and state.asked is Asked.Arrival:
+    if state.phase is READY and state.asked is ARRIVAL:
         # Not sent yet: what it has loaded since it started counts.
         return record_iteration_for_rank(replace(state, progress=event.progress))
-    if state.phase is not P.Training:
+    if state.phase is not TRAINING:
         return _refuse(state, f"it is not training: it is {state.phase}")
     return replace(state, done=True, progress=event.progress), ()
 
@@ -235,7 +241,7 @@ def _silent(state: RankState, event: m.Silent, now: int) -> Step:
 
 
 def _beaten(state: RankState, event: m.Beaten, now: int) -> Step:
-    if state.phase is P.Stopped:
+    if state.phase is STOPPED:
         return state, ()
     found = read_heartbeat(event.found)
     if event.found is None:
@@ -245,7 +251,7 @@ def _beaten(state: RankState, event: m.Beaten, now: int) -> Step:
 
 
 def _leave(state: RankState, event: m.Leave, now: int) -> Step:
-    return (state if state.phase is P.Stopped else _stop(state, m.Reason.Left)), ()
+    return (state if state.phase is STOPPED else _stop(state, m.Reason.Left)), ()
 
 
 def _tick(state: RankState, event: m.Tick, now: int) -> Step:
@@ -256,9 +262,9 @@ def _tick(state: RankState, event: m.Tick, now: int) -> Step:
 
 
 def _answered(state: RankState, event: m.Answered, now: int) -> Step:
-    if state.asked is Asked.Nothing or state.phase is P.Stopped:
+    if state.asked is NOTHING or state.phase is STOPPED:
         return _refuse(state, "it has asked the store nothing")
-    return _ANSWER[state.asked](replace(state, asked=Asked.Nothing), event.values, now)
+    return _ANSWER[state.asked](replace(state, asked=NOTHING), event.values, now)
 
 
 _RECEIVE: dict[type, Callable[[RankState, Any, int], Step]] = {
@@ -352,11 +358,11 @@ def _arrival(state: RankState, values: Values, now: int) -> Step:
     if notes is None:
         return replace(state, look=True), ()
     if _everybody(state, notes):
-        return replace(state, everybody=tuple(notes[rank] for rank in sorted(notes))), ()
+        return replace(state, everybody=tuple(notes.values())), ()
     return replace(state, look=notes.keys() | set(state.silent) >= set(state.expected())), ()
 
 
-def _everybody(state: RankState, notes: dict[int, Member]) -> bool:
+def _everybody(state: RankState, notes: dict[int, Note]) -> bool:
     """Whether all ranks there are have arrived, by the processes of the last decision."""
     last = state.record.members if state.record else ()
     if state.silent or not len(last) == len(notes) == state.rules.world:
@@ -405,18 +411,18 @@ def _propose_or_wait(state: RankState, arrivals: Values, active: dict[int, int],
     return replace(state, missing=missing), (m.Stalled(state.target, missing, why),)
 
 
-def _arrived(state: RankState, arrivals: Values, active: dict[int, int]) -> dict[int, Member]:
+def _arrived(state: RankState, arrivals: Values, active: dict[int, int]) -> dict[int, Note]:
     """Those who live and have arrived for the target, by the same process."""
     found = ((rank, read_arrival(value)) for rank, value in enumerate(arrivals))
     return {
-        rank: Member(rank, a.incarnation, a.progress)
+        rank: Note(rank, a.incarnation, a.progress)
         for rank, a in found
         if a and a.iteration == state.target - 1 and active.get(rank) == a.incarnation
     }
 
 
 def _missing(
-    state: RankState, members: dict[int, Member], active: dict[int, int], now: int
+    state: RankState, members: dict[int, Note], active: dict[int, int], now: int
 ) -> tuple[tuple[int, ...], str]:
     """Who is waited for, and why; nobody when the ranks that are there may go on."""
     rules, waited = state.rules, now - state.since
@@ -463,7 +469,7 @@ _ANSWER: dict[Asked, Callable[[RankState, Values, int], Step]] = {
 
 def _enter_ready(state: RankState, before: Phase, now: int) -> Step:
     left_out: tuple[Effect, ...] = ()
-    if before is P.NewIteration and state.record is not None:
+    if before is NEW_ITERATION and state.record is not None:
         left_out = (m.Excluded(state.record),)
     state, effects = record_iteration_for_rank(replace(state, target=state.iteration + 1))
     return state, left_out + effects
@@ -476,15 +482,15 @@ def _enter_consensus(state: RankState, before: Phase, now: int) -> Step:
 def _go_on(state: RankState, seed: int) -> Step:
     """Propose if everybody is there, else look at everything if that is worth it, else wait."""
     if state.everybody:
-        members = {member.rank: member for member in state.everybody}
-        return increment_global_iteration(replace(state, everybody=()), members, {})
+        notes = {note.rank: note for note in state.everybody}
+        return increment_global_iteration(replace(state, everybody=()), notes, {})
     if state.look:
         ranks = range(state.rules.world)
         arrivals, beats = map(keys.last_iteration, ranks), map(keys.heartbeat, ranks)
         return _ask(state, Asked.Everything, m.GetMany((keys.CONSENSUS, *arrivals, *beats)))
     spread = state.rules.pace * (768 + seed % 512) // 1024
     bell = keys.SILENCE if state.deaf else keys.ready(state.target)
-    return _ask(state, Asked.Decision, m.Wait(bell, max(spread, 1), keys.CONSENSUS))
+    return _ask(state, DECISION, m.Wait(bell, max(spread, 1), keys.CONSENSUS))
 
 
 def _enter_advance(state: RankState, before: Phase, now: int) -> Step:
@@ -505,7 +511,7 @@ def _enter_training(state: RankState, before: Phase, now: int) -> Step:
 def _enter_stopped(state: RankState, before: Phase, now: int) -> Step:
     reason = m.Reason(state.stop)
     text = _WHY[reason].format(rank=state.rank, world=state.rules.world, n=state.iteration)
-    return replace(state, asked=Asked.Nothing), (m.Stopped(reason, text),)
+    return replace(state, asked=NOTHING), (m.Stopped(reason, text),)
 
 
 _ENTER: dict[Phase, Callable[[RankState, Phase, int], Step]] = {

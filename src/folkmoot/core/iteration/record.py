@@ -4,6 +4,9 @@ A stranger may have written them: what does not read as what it should be is Non
 """
 
 import re
+from collections.abc import Collection
+from functools import lru_cache
+from itertools import pairwise
 from operator import attrgetter
 from typing import Annotated, NamedTuple
 
@@ -17,23 +20,27 @@ Number = Annotated[int, Meta(ge=0, le=HIGHEST)]
 DEAD, LEFT = "dead", "left"
 
 
-class Member(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A rank that takes part: which process of it, and how far its training state is."""
+class Member(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
+    """A rank that takes part, and which process of it."""
 
     rank: Number
     incarnation: Number
+
+
+class Behind(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
+    """A member whose training state is not as far as that of others."""
+
+    rank: Number
     progress: Number
-
-
-_rank_of, _progress_of = attrgetter("rank"), attrgetter("progress")
-_incarnation_of = attrgetter("incarnation")
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One decision: this iteration, these members. All of it stands in one value, or nothing."""
 
     iteration: Number
-    members: tuple[Member, ...]
+    progress: Number  # of the members who are furthest; the others take their state from those
+    members: tuple[Member, ...]  # in the order of their ranks
+    behind: tuple[Behind, ...]
     admit: tuple[Number, ...]  # alive but not here: the next iteration waits for them too
     by: Number  # who decided it
 
@@ -41,25 +48,29 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def ranks(self) -> tuple[int, ...]:
         return tuple(map(_rank_of, self.members))
 
-    @property
-    def progress(self) -> int:
-        """How far the members are who are furthest; the others take their state from those."""
-        furthest: int = max(map(_progress_of, self.members))
-        return furthest
-
-    def furthest(self) -> tuple[int, ...]:
-        progress = self.progress
-        return tuple(member.rank for member in self.members if member.progress == progress)
-
     def has(self, rank: int, incarnation: int) -> bool:
-        for member in self.members:
-            if member.rank == rank:
-                return member.incarnation == incarnation
-        return False
+        # Most often everybody is in it, each at its own place.
+        if rank < len(self.members) and self.members[rank].rank == rank:
+            return self.members[rank].incarnation == incarnation
+        return Member(rank, incarnation) in self.members
 
 
+class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A record whose members are not looked at yet."""
+
+    iteration: Number
+    progress: Number
+    members: msgspec.Raw
+    behind: tuple[Behind, ...]
+    admit: tuple[Number, ...]
+    by: Number
+
+
+_rank_of, _progress_of = attrgetter("rank"), attrgetter("progress")
+_incarnation_of = attrgetter("incarnation")
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Record).decode
+_decode = msgspec.json.Decoder(_Written).decode
+_decode_members = msgspec.json.Decoder(tuple[Member, ...]).decode
 
 
 def encode_record(record: Record) -> bytes:
@@ -68,11 +79,26 @@ def encode_record(record: Record) -> bytes:
 
 def read_record(value: bytes | None, world: int) -> Record | None:
     try:
-        record = _decode(value or b"")
+        written = _decode(value or b"")
+        members = _read_members(bytes(written.members), world)
     except UNREADABLE:
         return None
-    ranks = (record.by, *record.ranks, *record.admit)
-    return record if record.members and max(ranks) < world else None
+    iteration, progress, by = written.iteration, written.progress, written.by
+    behind, admit = written.behind, written.admit
+    if not members or by >= world or max(admit, default=0) >= world:
+        return None
+    if behind and max(map(_rank_of, behind)) >= world:
+        return None
+    return Record(iteration, progress, members, behind, admit, by)
+
+
+# Members are the same in nearly all decisions of a job: with many of them, most of what to read.
+@lru_cache(maxsize=4)
+def _read_members(text: bytes, world: int) -> tuple[Member, ...]:
+    """In the order of their ranks, each of which is one of the world's; none if that is not so."""
+    members = _decode_members(text)
+    ranks = [-1, *map(_rank_of, members), world]
+    return members if all(a < b for a, b in pairwise(ranks)) else ()
 
 
 class Arrival(NamedTuple):
@@ -94,27 +120,44 @@ def read_arrival(value: bytes | None) -> Arrival | None:
     return Arrival(*map(int, match.groups())) if match else None
 
 
+class Note(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
+    """A rank has arrived: which process of it, and how far its training state is."""
+
+    rank: Number
+    incarnation: Number
+    progress: Number
+
+
 _END = b"],"
-_decode_notes = msgspec.json.Decoder(list[Member]).decode
+_decode_notes = msgspec.json.Decoder(list[Note]).decode
 
 
-def encode_note(member: Member) -> bytes:
+def encode_note(note: Note) -> bytes:
     """For the pile of those who have arrived, where notes lie one behind the other."""
-    return b"[%d,%d,%d" % (member.rank, member.incarnation, member.progress) + _END
+    return b"[%d,%d,%d" % (note.rank, note.incarnation, note.progress) + _END
 
 
 def count_notes(pile: bytes | None) -> int:
     return (pile or b"").count(_END)
 
 
-def read_notes(pile: bytes | None) -> dict[int, Member] | None:
+def read_notes(pile: bytes | None) -> dict[int, Note] | None:
     """By rank; of several processes of one, the newest. None if there is anything else, too."""
     try:
-        members = _decode_notes(b"[" + (pile or b"").removesuffix(b",") + b"]")
+        notes = _decode_notes(b"[" + (pile or b"").removesuffix(b",") + b"]")
     except UNREADABLE:
         return None
-    members.sort(key=_incarnation_of)
-    return {member.rank: member for member in members}
+    notes.sort(key=_incarnation_of)
+    return {note.rank: note for note in notes}
+
+
+def decision(iteration: int, notes: Collection[Note], admit: tuple[int, ...], by: int) -> Record:
+    """The iteration with those who left these notes."""
+    there = sorted(notes, key=_rank_of)
+    progress = max(map(_progress_of, there))
+    members = tuple(Member(note.rank, note.incarnation) for note in there)
+    behind = tuple(Behind(x.rank, x.progress) for x in there if x.progress < progress)
+    return Record(iteration, progress, members, behind, admit, by)
 
 
 class Heartbeat(NamedTuple):

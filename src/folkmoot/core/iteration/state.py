@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from folkmoot.core.iteration.config import Rules
-from folkmoot.core.iteration.record import Member, Record
+from folkmoot.core.iteration.record import Note, Record
 
 
 class Phase(StrEnum):
@@ -52,7 +52,7 @@ class RankState(msgspec.Struct, frozen=True):
     silent: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()  # whom it was said to wait for
     look: bool = False  # whether it looks at everything before it waits
-    everybody: tuple[Member, ...] = ()  # all ranks there are, when all of them were seen to arrive
+    everybody: tuple[Note, ...] = ()  # all ranks there are, when all of them were seen to arrive
     deaf: bool = False  # whether it was woken for nothing
     done: bool = False  # whether the phase's own work is done
     stop: str = ""

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from folkmoot.core.iteration import keys, machine
 from folkmoot.core.iteration import messages as m
-from folkmoot.core.iteration.record import Member, encode_record, read_arrival, read_record
+from folkmoot.core.iteration.record import Note, encode_record, read_arrival, read_record
 from folkmoot.core.iteration.state import Asked, RankState
 from folkmoot.simulate.mutants import Mutants
 
@@ -41,11 +41,11 @@ def _skip(state: RankState, members: Any, active: Any) -> Any:
     return replace(after, proposal=desired), (replace(request, desired=desired),)
 
 
-def _any_process(state: RankState, arrivals: Any, active: dict[int, int]) -> dict[int, Member]:
+def _any_process(state: RankState, arrivals: Any, active: dict[int, int]) -> dict[int, Note]:
     """An arrival counts whichever process of the rank is alive."""
     found = ((rank, read_arrival(value)) for rank, value in enumerate(arrivals))
     return {
-        rank: Member(rank, a.incarnation, a.progress)
+        rank: Note(rank, a.incarnation, a.progress)
         for rank, a in found
         if a and a.iteration == state.target - 1 and rank in active
     }
@@ -80,7 +80,7 @@ def _same_process(state: RankState, values: Any, now: int) -> Any:
     return _incarnation(state, (b"1",), now)
 
 
-def _members_are_everybody(state: RankState, notes: dict[int, Member]) -> bool:
+def _members_are_everybody(state: RankState, notes: dict[int, Note]) -> bool:
     """Who was not in the last decision is not asked about."""
     last = state.record.members if state.record else ()
     known = {member.rank: member.incarnation for member in last}
@@ -88,7 +88,7 @@ def _members_are_everybody(state: RankState, notes: dict[int, Member]) -> bool:
     return bool(known) and not state.silent and found == known
 
 
-def _any_note(state: RankState, notes: dict[int, Member]) -> bool:
+def _any_note(state: RankState, notes: dict[int, Note]) -> bool:
     """A rank is there, whichever process of it has left a note."""
     return state.record is not None and not state.silent and len(notes) == state.rules.world
 

@@ -32,7 +32,7 @@ class TcpStore:
         self._host, self._port, self._timeout = host, port, timeout
         self._closed = False
         self._busy = threading.Lock()
-        self._awaited = b""  # the key that the server was asked to wait for in advance
+        self._awaited = b""  # the wait that the server was asked for in advance
         self._connection: wire.Connection | None = self._connect_patiently(patience)
 
     def get(self, key: str) -> bytes | None:
@@ -93,10 +93,8 @@ class TcpStore:
         name = check_key(pile)
         request = wire.compare_set(check_key(key), expected, desired)
         request += wire.append(name, note) + wire.read(name)
-        awaited = check_key(bell) if bell else b""
-        if awaited:
-            request += wire.wait(awaited)
-        after, notes = self._write(pile, request, _compared_and_read, awaited)
+        awaited = wire.wait(check_key(bell)) if bell else b""
+        after, notes = self._write(pile, request + awaited, _compared_and_read, awaited)
         return self._compared(key, expected, desired, after), notes or b""
 
     def _compared(self, key: str, expected: bytes, desired: bytes, after: bytes) -> bytes | None:
@@ -115,10 +113,15 @@ class TcpStore:
 
     def wait(self, key: str, seconds: float, then: str = "") -> bytes | None:
         name, deadline = check_key(key), time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
+        if then and seconds > 0:
+            behind = wire.read(check_key(then))
+            woken, value = self._read(
+                key, wire.wait(name), partial(_await_and_read, seconds, behind)
+            )
+            if woken:
+                return value
+        while not then and (left := deadline - time.monotonic()) > 0:
             woken = self._read(key, wire.wait(name), partial(_await, left))
-            if woken and then:
-                return self.get(then)
             if woken and (value := self._get_or_break(key)) is not None:
                 return value
             # It timed out, or was deleted as soon as it was set, or somebody looked in vain.
@@ -175,7 +178,7 @@ class TcpStore:
         answer: Callable[[wire.Connection], T],
         awaited: bytes = b"",
     ) -> T:
-        """Send and hear the answer; after that the server waits for `awaited`, if anything."""
+        """Send and hear the answer; after that the server does the wait `awaited`, if any."""
         if not self._busy.acquire(blocking=False):
             raise StoreError("two threads use one connection to the store; give each its clone")
         try:
@@ -183,7 +186,7 @@ class TcpStore:
                 self._connection = self._connect()
             if not self._awaited:
                 self._connection.send(request)
-            elif request != wire.wait(self._awaited):
+            elif request != self._awaited:
                 self._connection.send(wire.cancel_wait() + request)
                 _wait_cancelled(self._connection)
             # Else it was asked for that before.
@@ -291,6 +294,16 @@ def _await(seconds: float, answer: wire.Connection) -> bool:
         answer.send(wire.cancel_wait())
         _wait_cancelled(answer)
         return False
+
+
+def _await_and_read(
+    seconds: float, behind: bytes, answer: wire.Connection
+) -> tuple[bool, bytes | None]:
+    """Whether the key came, and then what is read behind it."""
+    if not _await(seconds, answer):
+        return False, None
+    answer.send(behind)
+    return True, _value_or_none(answer)
 
 
 def _wait_cancelled(answer: wire.Connection) -> None:

@@ -145,24 +145,22 @@ class Connection:
 
     def _receive(self, count: int, seconds: float) -> None:
         """Have at least `count` bytes that were not taken, and forget those that were."""
-        received = [self._received[self._taken :]]
-        missing, left = count - len(received[0]), seconds
-        deadline = time.monotonic() + seconds
-        while missing > 0:
+        self._received, self._taken = self._received[self._taken :], 0
+        deadline, left = time.monotonic() + seconds, seconds
+        while (missing := count - len(self._received)) > 0:
             if left <= 0:
                 raise TimeoutError("no answer came")
-            self._wait_at_most(min(left, SLICE))
+            self._wait_at_most(SLICE if left > SLICE else left)
             try:
-                received.append(self._socket.recv(max(MOSTLY, missing)))
+                more = self._socket.recv(max(MOSTLY, missing))
             except BlockingIOError:
                 left = deadline - time.monotonic()
                 continue
-            if not received[-1]:
+            if not more:
                 raise ConnectionResetError("it closed the connection")
-            missing -= len(received[-1])
-            if missing > 0:
+            self._received += more
+            if len(more) < missing:
                 left = deadline - time.monotonic()
-        self._received, self._taken = b"".join(received), 0
 
     def _wait_at_most(self, seconds: float) -> None:
         if seconds != self._patience:
@@ -177,7 +175,11 @@ class Connection:
         size: int = _SIZE.unpack(self.take(8))[0]
         if size > MAX_VALUE:
             raise TooLong(size)
-        return self.take(size)
+        at, end = self._taken, self._taken + size
+        if len(self._received) < end:
+            return self.take(size)
+        self._taken = end
+        return self._received[at:end]
 
     def close(self) -> None:
         """Also wakes a thread that waits on it."""
