@@ -5,9 +5,10 @@
 Everything is started by its command, as a user would: the clock runs from there to the first step
 of both workers, and from the kill to the next step of the killed one's successor. Workers import
 torch, unless the row says `plain`: what torch takes by itself is measured, too (`import torch`).
-Beside ours: torchrun, which starts the whole group again, and Ray Train, where Ray is installed. A
-Ray cluster is started beforehand, for all who use it; `ray floor` is what Ray itself takes there,
-from a driver's start to the first answer of two actors that import nothing.
+Beside ours: torchrun, which starts the whole group again; Ray Train and the public implementation
+(`dlrover[ray]`, workers that import nothing), where their packages are installed beside ours. A Ray
+cluster is started beforehand, for all who use it; `ray floor` is what Ray itself takes there, from
+a driver's start to the first answer of two actors that import nothing.
 """
 
 import argparse
@@ -29,8 +30,9 @@ import results
 HERE = Path(__file__).parent
 WORKERS, PATIENCE = 2, 180.0
 START_GOAL = 2.0
-# What the public implementation took on a machine like this: RUNNING after submit, for workers that
-# import nothing, and one elastic worker back; ours on Ray should take half of it.
+# What the public implementation took on a machine like this, where it is not measured beside ours:
+# RUNNING after submit, for workers that import nothing, and one elastic worker back; ours on Ray
+# should take half of it.
 PUBLIC_START, PUBLIC_BACK = 9.7, 9.5
 
 Start = Callable[[Path], list[str]]
@@ -60,6 +62,10 @@ def torchrun(folder: Path) -> list[str]:
 
 def ray_train(folder: Path) -> list[str]:
     return [sys.executable, str(HERE / "job" / "ray_train.py"), str(folder)]
+
+
+def public(folder: Path) -> list[str]:
+    return [sys.executable, str(HERE / "job" / "public_job.py"), str(folder)]
 
 
 def _job(folder: Path, on: str, module: str = "stepper") -> list[str]:
@@ -154,6 +160,10 @@ def main() -> None:
                 found["ray train"] = _median(ray_train, 1)
             else:
                 print("ray train is not installed: pip install 'ray[train]'")
+            if find_spec("dlrover"):
+                found["public"] = _median(public, 1)
+            else:
+                print("the public implementation is not installed: pip install 'dlrover[ray]'")
     _judge(found)
     if options.rounds == parser.get_default("rounds") and not options.no_ray:
         results.write("job_start", "python benchmarks/job_start.py", found)
@@ -188,16 +198,19 @@ def _command(command: list[str], rounds: int) -> dict[str, float]:
 
 
 def _judge(found: dict[str, dict[str, float]]) -> None:
-    plain, ours, torch_run = found["local plain"], found["local"], found["torchrun"]
+    ours, torch_run = found["local"], found["torchrun"]
     goals = [
-        (f"local: started within {START_GOAL} s", plain["start s"] <= START_GOAL),
+        (f"local: started within {START_GOAL} s, with torch", ours["start s"] <= START_GOAL),
         ("local: back before torchrun is", ours["back s"] <= torch_run["back s"]),
     ]
     if "ray" in found:
-        half = PUBLIC_START / 2, PUBLIC_BACK / 2
-        started, back = found["ray plain"]["start s"], found["ray"]["back s"]
-        goals.append((f"ray: started within {half[0]} s", started <= half[0]))
-        goals.append((f"ray: back within {half[1]} s", back <= half[1]))
+        theirs = found.get("public", {"start s": PUBLIC_START, "back s": PUBLIC_BACK})
+        half = theirs["start s"] / 2, theirs["back s"] / 2
+        # The public one's workers import nothing where it is measured, and torch where it was read.
+        ours_back = found["ray plain" if "public" in found else "ray"]
+        started, back = found["ray plain"]["start s"], ours_back["back s"]
+        goals.append((f"ray: started within {half[0]:.3g} s", started <= half[0]))
+        goals.append((f"ray: back within {half[1]:.3g} s", back <= half[1]))
     for goal, met in goals:
         print(f"goal: {goal}: {results.GOALS[met]}")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.core.job import Backoff, JobSpec, RoleBudget, RoleSpec, Timeouts
+from folkmoot.core.job import Backoff, ChannelSpec, JobSpec, RoleBudget, RoleSpec, Timeouts
 from folkmoot.core.job import messages as m
 from folkmoot.core.job.config import FailureDomain
 from folkmoot.unified.jobs import run_job
@@ -186,6 +186,22 @@ def test_a_stopped_process_is_found_silent_and_replaced(folder: Path, ray: str) 
         run.unbroken("a-1")
         assert "no sign of life" in run.wait(m.Blamed).how
         run.nothing_left()
+
+
+def test_what_a_channel_held_is_gone_when_the_job_is_stopped(folder: Path, ray: str) -> None:
+    before = set(os.listdir("/dev/shm"))
+    filling = {"a": role("Fills", writes=["c"])}
+    with job_run(folder, filling, ray, channels={"c": ChannelSpec(holder="a")}) as run:
+        master = run.start()
+        run.takes_steps("a-0")
+        held = [Path(line) for line in (folder / "held").read_text().splitlines()]
+        assert held
+        assert all(path.exists() for path in held)
+        master.terminate()
+        assert run.outcome().exit_code == 128 + signal.SIGTERM
+        run.nothing_left()
+        assert not any(path.parent.exists() for path in held)
+    assert not [name for name in set(os.listdir("/dev/shm")) - before if "folkmoot" in name]
 
 
 def test_what_does_not_stop_is_killed(folder: Path, ray: str) -> None:
