@@ -133,17 +133,19 @@ NAMES = sorted(SPOKEN)
 
 def any_run(chance: Random) -> Run:
     least, start = chance.randint(1, 3), chance.randint(1, 9)
+    epoch_time = chance.choice([3.0, 20.0, 1e5])
     config = CoordinatorConfig(
         total_steps=chance.randint(1, 8),
         min_clients=least,
         init_min_clients=least + chance.randint(0, 2),
         max_clients=chance.randint(5, 8),
+        newcomers_percent=chance.choice([0, 50, 50, 100]),
         waiting_for_members_extra_time=chance.choice([0.0, 0.0, 2.0]),
-        warmup_time=2.0,
+        warmup_time=chance.choice([2.0, 2.0, 9.0]) if epoch_time > 9 else 2.0,
         max_round_train_time=2.0,
         round_witness_time=1.0,
         cooldown_time=2.0,
-        epoch_time=chance.choice([3.0, 20.0, 1e5]),
+        epoch_time=epoch_time,
         rounds_per_epoch=chance.choice([None, 1, 2, 3, 4]),
         global_batch_size_start=start,
         global_batch_size_end=start + chance.randint(0, 5),

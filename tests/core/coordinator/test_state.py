@@ -15,7 +15,7 @@ from folkmoot.core.coordinator.state import (
     Round,
     bit,
     count_bits,
-    with_bit,
+    with_bits,
 )
 
 RUN = Run(run_id="run", config=CoordinatorConfig(total_steps=5))
@@ -40,7 +40,7 @@ def test_place_and_index_are_inverse_whoever_is_absent(clients: int, data: st.Da
 def test_a_column_of_bits_is_a_set(places: set[int]) -> None:
     column = bytes(13)
     for place in places:
-        column = with_bit(column, place)
+        column = with_bits(column, (place,))
     assert {place for place in range(100) if bit(column, place)} == places
     assert count_bits(column) == len(places)
 

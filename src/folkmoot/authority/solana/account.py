@@ -27,6 +27,8 @@ from folkmoot.core.coordinator.state import (
     Progress,
     Round,
     Witness,
+    bit,
+    with_bits,
 )
 from folkmoot.core.registry import registry_of
 from folkmoot.core.unreadable import UNREADABLE
@@ -70,11 +72,12 @@ def state_of(run: Record) -> Coordinator:
             epoch_number=int(run["epoch_number"]),
             progress=_progress(run["progress"]),
             epoch=_epoch(run),
-            pending=registry_of([_pending(slot) for slot in pending(run)]),
+            pending=registry_of([_pending(run, at) for at in _waiting(run)]),
             checkpoint=_checkpoint(run["checkpoint"]),
             model_hash=_hash(run),
             pause_wanted=bool(run["pause_wanted"]),
             expelled=tuple(_ids(run)),
+            last_epoch=int(run["last_epoch"]),
         )
     except (IndexError, UnicodeDecodeError) as error:
         raise AccountError(f"the account is damaged: {error}") from error
@@ -82,7 +85,11 @@ def state_of(run: Record) -> Coordinator:
 
 def pending(run: Record) -> Iterator[Record]:
     """The slots of those who wait."""
-    return (run["slots"][at] for at in run["pending"][: run["pending_count"]])
+    return (run["slots"][at] for at in _waiting(run))
+
+
+def _waiting(run: Record) -> Record:
+    return run["pending"][: run["pending_count"]]
 
 
 def client_slots(run: Record) -> Iterator[Record]:
@@ -150,10 +157,10 @@ def _address(slot: Record) -> bytes:
     return bytes(slot["address"][: slot["address_len"]].tobytes())
 
 
-def _pending(slot: Record) -> Pending:
-    return Pending(
-        slot["id"].tobytes(), int(slot["seen"]), _address(slot), int(slot["speed"]), _hash(slot)
-    )
+def _pending(run: Record, at: int) -> Pending:
+    slot, proven = run["slots"][at], bit(run["proven"].tobytes(), int(at))
+    seen, speed = int(slot["seen"]), int(slot["speed"])
+    return Pending(slot["id"].tobytes(), seen, _address(slot), speed, _hash(slot), proven)
 
 
 def places(mask: Record) -> tuple[int, ...]:
@@ -225,6 +232,8 @@ def _epoch(run: Record) -> Epoch:
         started=started,
         absent=places(epoch["absent"]),
         ready=epoch["ready"][: (count + 7) // 8].tobytes(),
+        proven=_proven(run),
+        proven_ready=int(epoch["proven_ready"]),
         vitals=(vitals,),
         leaving=tuple((int(mark["place"]), _why(mark["why"])) for mark in marks),
         warmup=_election(epoch["warmup"]),
@@ -236,6 +245,15 @@ def _epoch(run: Record) -> Epoch:
         agreed_height=int(epoch["agreed_height"]) if epoch["has_agreed"] else None,
         cooldown=_election(epoch["cooldown"]) if epoch["has_cooldown"] else None,
         checkpointed=bool(epoch["checkpointed"]),
+    )
+
+
+def _proven(run: Record) -> bytes:
+    """The epoch's proven clients, by place; the account has them by slot."""
+    count, column = int(run["epoch"]["client_count"]), run["proven"].tobytes()
+    slots = run["epoch"]["clients"][:count].tolist()
+    return with_bits(
+        bytes((count + 7) // 8), (place for place, at in enumerate(slots) if bit(column, at))
     )
 
 

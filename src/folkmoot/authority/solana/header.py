@@ -5,6 +5,7 @@ from enum import IntEnum
 
 from folkmoot.authority.solana import layout
 from folkmoot.core.coordinator.conditions import CLOSING_TRIES
+from folkmoot.core.coordinator.newcomers import GRACE, PART_OF_EPOCH
 
 _CONSTANTS = (
     "VERSION", "RUN_MAGIC", "GRANT_MAGIC", "CLIENTS", "SLOTS", "WITNESSES", "ROUNDS", "OWED",
@@ -23,6 +24,8 @@ def _lines() -> Iterator[str]:
     for name in _CONSTANTS:
         yield f"#define {name} {getattr(layout, name)}ull"
     yield f"#define CLOSING_TRIES {CLOSING_TRIES}ull"
+    yield f"#define NEWCOMERS_GRACE {GRACE}ull"
+    yield f"#define PART_OF_EPOCH {PART_OF_EPOCH}ull"
     yield from _numbered("PHASE", ("Unconfigured", *layout.PHASES[1:]))
     yield from _numbered("SOURCE", layout.SOURCES)
     yield from _numbered("LEFT", ("No", *(str(left) for left in layout.LEFT[1:])))

@@ -52,7 +52,7 @@ PHASES = (
 SOURCES = (CheckpointSource.Ephemeral, CheckpointSource.Stored, CheckpointSource.P2P)
 LEFT = (
     None, Left.Withdrew, Left.Gone, Left.Equivocated, Left.Silent, Left.Unhealthy,
-    Left.SilentWitness,
+    Left.SilentWitness, Left.NotReady,
 )  # fmt: skip
 
 Fields = dict[str, tuple[np.dtype[Any], int]]
@@ -153,6 +153,7 @@ MARK = record("Mark", ("place", "u1"), ("why", "u1"))
 EPOCH = record(
     "Epoch",
     ("started", "u8"),
+    ("proven_ready", "u8"),
     ("client_count", "u4"),
     ("absent_count", "u4"),
     ("clients", "u2", CLIENTS),  # slots, in the order of the ids
@@ -190,6 +191,7 @@ CONFIG = record(
     ("epoch_time", "u8"),
     ("health_timeout", "u8"),
     ("warmup_tokens", "u8"),
+    ("newcomers_percent", "u8"),
     ("points_per_epoch", "u8"),  # shared by the healthy clients that finish an epoch
     ("total_steps", "u4"),
     ("rounds_per_epoch", "u4"),  # 0: by time
@@ -235,6 +237,8 @@ RUN = record(
     ("pending_count", "u4"),
     ("pending", "u2", SLOTS),  # slots, in the order of the ids
     ("used", "u1", SLOTS // 8),
+    ("proven", "u1", SLOTS // 8),  # slots of clients whose results were attested
+    ("last_epoch", "u8"),  # milliseconds from Warmup to Cooldown
     ("expelled", "u1", 32 * EXPELLED),
     ("epoch", EPOCH),
     ("run", "u1", RUN_FILE),

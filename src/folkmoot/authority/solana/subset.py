@@ -21,7 +21,7 @@ from folkmoot.core.coordinator.machine import encode
 RAMP_MAX = 2**61
 # What the program reads. A key that is in neither must keep the value it has by default.
 FOLLOWED = frozenset({
-    "total_steps", "min_clients", "init_min_clients", "max_clients",
+    "total_steps", "min_clients", "init_min_clients", "max_clients", "newcomers_percent",
     "waiting_for_members_extra_time", "warmup_time", "max_round_train_time", "round_witness_time",
     "cooldown_time", "epoch_time", "rounds_per_epoch", "global_batch_size_start",
     "global_batch_size_end", "global_batch_size_warmup_tokens", "witness_nodes",
@@ -97,6 +97,7 @@ def numbers(run: Run, points_per_epoch: int = 0) -> np.ndarray[Any, Any]:
     for field, name in _TIMES.items():
         made[field] = ms(getattr(config, name))
     made["warmup_tokens"] = config.global_batch_size_warmup_tokens
+    made["newcomers_percent"] = config.newcomers_percent
     made["points_per_epoch"] = points_per_epoch
     made["total_steps"] = config.total_steps
     made["rounds_per_epoch"] = config.rounds_per_epoch or 0

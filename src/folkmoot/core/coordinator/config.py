@@ -37,6 +37,9 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     min_clients: int = 1
     init_min_clients: int | None = None  # to begin an epoch; min_clients when not set
     max_clients: int = 10_000
+    # Places of an epoch for newcomers, in per cent of the clients there that have proven
+    # themselves by work; 0 is no limit, for runs that know whom they let in.
+    newcomers_percent: int = 50
     # Phases, in seconds.
     waiting_for_members_extra_time: float = 0.0
     warmup_time: float = 120.0
@@ -129,6 +132,8 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
                 "min_clients" if self.init_min_clients is None else "init_min_clients",
                 f"must not exceed max_clients ({self.max_clients})",
             )
+        if not 0 <= self.newcomers_percent <= 10_000:
+            yield Broken("newcomers_percent", "must be from 0 (no limit) to 10,000")
         if not 0 <= self.witness_nodes <= MAX_WITNESSES:
             yield Broken("witness_nodes", f"must be from 0 (everyone) to {MAX_WITNESSES}")
         elif self.witness_nodes > self.min_clients:

@@ -6,7 +6,8 @@ The rules of this file:
 - Then the table below is asked, once, whether an edge out of the present phase is due. Nothing
   else changes the phase. Passing an edge closes the old phase and enters the new one.
 - A round closes when its witnesses were heard. What a quorum saw is learnt, what no quorum saw is
-  owed and trained again. Those who left, fell silent or did no work lose their place.
+  owed and trained again. Those who left, fell silent or did no work lose their place. Newcomers
+  cannot crowd out those whose results were attested (`newcomers.py`).
 - When an epoch must end, it first drains: rounds that train nothing, until the last results are
   attested and applied and a quorum has agreed on the hash of the model that came out. That model
   is what the epoch hands on. An epoch that reaches no such agreement hands on nothing: the run
@@ -21,7 +22,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator import receive
+from folkmoot.core.coordinator import newcomers, receive
 from folkmoot.core.coordinator.conditions import (
     agreed,
     all_heard,
@@ -128,7 +129,7 @@ TABLE: tuple[Edge[Moment], ...] = (
     ),
     Edge("Warmup", "Paused", "the owner pauses", Moment.pausing),
     Edge("Warmup", "WaitingForMembers", "fewer than min_clients", lambda at: too_few(at.state)),
-    Edge("Warmup", "RoundTrain", "all are ready, or warmup_time passed", Moment.over),
+    Edge("Warmup", "RoundTrain", "all are ready, or were waited for long enough", Moment.over),
     Edge(
         "RoundTrain",
         "RoundWitness",
@@ -174,7 +175,7 @@ TABLE: tuple[Edge[Moment], ...] = (
 # How long each phase may last, in seconds, and whether it is over before that.
 _LIMIT: dict[Phase, Callable[[Coordinator], float]] = {
     Phase.WaitingForMembers: lambda s: s.run.config.waiting_for_members_extra_time,
-    Phase.Warmup: lambda s: s.run.config.warmup_time,
+    Phase.Warmup: newcomers.warmup_limit,
     Phase.RoundTrain: lambda s: s.run.config.max_round_train_time,
     Phase.RoundWitness: lambda s: s.run.config.round_witness_time,
     Phase.Cooldown: lambda s: s.run.config.cooldown_time,

@@ -6,6 +6,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator import newcomers
 from folkmoot.core.coordinator.assignment import (
     Share,
     Span,
@@ -36,10 +37,10 @@ from folkmoot.core.coordinator.state import (
     Round,
     bit,
     vitals_of,
+    with_bits,
 )
 from folkmoot.core.registry import registry_of
 from folkmoot.core.schedule import batch_size
-from folkmoot.core.shuffle import lcg_shuffle
 
 WITHOUT_ROUNDS = (Phase.Warmup, Phase.Cooldown)
 
@@ -87,6 +88,9 @@ def _close_round(state: Coordinator, now: int) -> tuple[Coordinator, Effects]:
     if model_hash is not None:
         epoch = replace(state.epoch, agreed_height=current.height)
         state = replace(state, epoch=epoch, model_hash=model_hash)
+    if not enough:
+        heard = tuple(state.place(current, w.proof.index) for w in current.witnesses)
+        state = newcomers.note_heard(state, heard)
     leaving = [*state.epoch.leaving, *_silent(state, now), *_silent_witnesses(state, enough)]
     state, removed = remove(state, leaving)
     state = replace(state, epoch=replace(state.epoch, leaving=()))
@@ -136,6 +140,7 @@ def _judge(state: Coordinator) -> tuple[Coordinator, Effects]:
     judged = Judged(work.height, judgement.unhealthy, judgement.screened)
     state = replace(state, progress=progress, epoch=replace(state.epoch, judged=judged))
     settled = m.RoundJudged(work.height, learnt, total(owed), len(judgement.screened))
+    state = newcomers.note_learnt(state, judgement.learnt)
     return weigh(state, judgement.screened, judgement.learnt), (settled,)
 
 
@@ -172,11 +177,17 @@ def _release(state: Coordinator, trained: bool) -> tuple[Coordinator, Effects]:
             loaded = trained or bit(state.epoch.ready, place)
             held = holding if loaded else client.model_hash
             seen += state.epoch.started
-            back.append(Pending(client.id, seen, client.address, speed, held))
+            proven = bit(state.epoch.proven, place)
+            back.append(Pending(client.id, seen, client.address, speed, held, proven))
+    removed: Effects = ()
+    if trained and not any(entry.proven for entry in back):
+        # Not a word of anybody, so others may have their places; who is there joins again.
+        removed = tuple(m.ClientRemoved(entry.id, Left.Idle) for entry in back)
+        back = []
     pending = registry_of([*state.pending, *back])
     ended = m.EpochEnded(state.epoch_number, trained)
     new = replace(state, epoch_number=state.epoch_number + 1, epoch=Epoch(), pending=pending)
-    return new, (ended,)
+    return new, (*removed, ended)
 
 
 CLOSE: dict[Phase, Callable[[Coordinator, int], tuple[Coordinator, Effects]]] = {
@@ -190,7 +201,7 @@ def _enter_waiting(state: Coordinator, now: int, seed: int) -> tuple[Coordinator
 
 
 def _enter_warmup(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, Effects]:
-    chosen = _choose(state, seed)
+    chosen = newcomers.choose(state, seed)
     effects: Effects = ()
     newest = state.model_hash
     if state.checkpoint.source is CheckpointSource.P2P and all(
@@ -202,6 +213,7 @@ def _enter_warmup(state: Coordinator, now: int, seed: int) -> tuple[Coordinator,
         clients=tuple(Client(p.id, p.address, p.model_hash) for p in chosen),
         started=now,
         ready=bytes((places + 7) // 8),
+        proven=with_bits(bytes((places + 7) // 8), (at for at, p in enumerate(chosen) if p.proven)),
         vitals=vitals_of([p.speed for p in chosen]),
         warmup=Round(BEFORE_ROUNDS, state.progress.step, seed),
     )
@@ -209,20 +221,6 @@ def _enter_warmup(state: Coordinator, now: int, seed: int) -> tuple[Coordinator,
     pending = registry_of([p for p in state.pending if p.id not in taken])
     started = m.EpochStarted(state.epoch_number, places)
     return replace(state, epoch=epoch, pending=pending), (*effects, started)
-
-
-def _choose(state: Coordinator, seed: int) -> list[Pending]:
-    """Those who wait, in the order of their ids; when there are too many, as the seed has it.
-
-    Whoever holds the newest model comes first: newcomers must not crowd out the clients that have
-    it, and an identity made to sort low gains nothing.
-    """
-    waiting, places = list(state.pending), state.run.config.max_clients
-    if len(waiting) <= places:
-        return waiting
-    order = lcg_shuffle(len(waiting), seed)
-    order.sort(key=lambda at: waiting[at].model_hash != state.model_hash)
-    return [waiting[at] for at in sorted(order[:places])]
 
 
 def _rewind(state: Coordinator) -> tuple[Coordinator, Effects]:
@@ -240,6 +238,9 @@ def _rewind(state: Coordinator) -> tuple[Coordinator, Effects]:
 
 
 def _enter_train(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, Effects]:
+    removed: Effects = ()
+    if not state.epoch.rounds:
+        state, removed = remove(state, newcomers.unready(state))
     epoch = state.epoch
     progress = state.progress
     spans: Share = ()
@@ -253,7 +254,7 @@ def _enter_train(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, 
         epoch, rounds=(*epoch.rounds, new)[-STORED_ROUNDS:], called_gone=(), called_false=()
     )
     started = m.RoundStarted(state.epoch_number, height, new.step, total(spans))
-    return replace(state, epoch=epoch, progress=progress), (started,)
+    return replace(state, epoch=epoch, progress=progress), (*removed, started)
 
 
 def _weights(state: Coordinator) -> bytes:
@@ -292,9 +293,8 @@ def _enter_cooldown(state: Coordinator, now: int, seed: int) -> tuple[Coordinato
             wanted = (m.CheckpointWanted(state.epoch_number, count, state.model_hash),)
     else:
         state, wanted = _rewind(state)
-    return replace(
-        state, epoch=replace(epoch, cooldown=election, called_gone=(), called_false=())
-    ), wanted
+    epoch = replace(epoch, cooldown=election, called_gone=(), called_false=())
+    return replace(state, epoch=epoch, last_epoch=max(now - epoch.started, 0)), wanted
 
 
 def _enter_finished(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, Effects]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from folkmoot.core import bloom
 from folkmoot.core.config import all_broken
-from folkmoot.core.coordinator import absence, checkpoints
+from folkmoot.core.coordinator import absence, checkpoints, newcomers
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.audits import duties
 from folkmoot.core.coordinator.changes import When, changes
@@ -32,7 +32,7 @@ from folkmoot.core.coordinator.state import (
     bit,
     first_checkpoint,
     trained,
-    with_bit,
+    with_bits,
 )
 from folkmoot.core.identity import ID_BYTES
 
@@ -75,12 +75,19 @@ def join(state: Coordinator, message: m.Join, now: int) -> Received:
     if member(state, message.sender) is not None:
         return Reason.AlreadyMember
     known = state.pending.get(message.sender)
-    if known is None and len(state.pending) >= state.run.config.max_clients:
-        return Reason.RunFull
+    proven = known.proven if known else newcomers.is_proven(state, message.sender)
+    pending, joined = state.pending, list[m.Effect]()
+    if known is None and len(pending) >= state.run.config.max_clients:
+        crowded = newcomers.gives_way(state) if proven else None
+        if crowded is None:
+            return Reason.RunFull
+        pending = pending.drop(crowded.id)
+        joined.append(m.ClientRemoved(crowded.id, Left.Crowded))
+    if known is None:
+        joined.append(m.ClientJoined(message.sender))
     speed = known.speed if known else 0
-    entry = Pending(message.sender, now, message.address, speed, message.model_hash)
-    joined = () if known else (m.ClientJoined(message.sender),)
-    return replace(state, pending=state.pending.put(entry)), joined
+    entry = Pending(message.sender, now, message.address, speed, message.model_hash, proven)
+    return replace(state, pending=pending.put(entry)), tuple(joined)
 
 
 def ready(state: Coordinator, message: m.Ready, now: int) -> Received:
@@ -94,7 +101,9 @@ def ready(state: Coordinator, message: m.Ready, now: int) -> Received:
     if bit(state.epoch.ready, place):
         return Reason.Duplicate
     state = absence.spoke(state, place)
-    epoch = replace(state.epoch, ready=with_bit(state.epoch.ready, place))
+    epoch = replace(state.epoch, ready=with_bits(state.epoch.ready, (place,)))
+    if bit(epoch.proven, place):
+        epoch = replace(epoch, proven_ready=min(max(now - epoch.started, 0), SEEN_MAX))
     return replace(state, epoch=epoch), ()
 
 

@@ -8,7 +8,7 @@ whoever leaves after it. Times are whole milliseconds.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from operator import attrgetter
 from struct import Struct as Packing
@@ -53,6 +53,9 @@ class Left(StrEnum):
     Gone = "Gone"  # a quorum of witnesses could not reach it
     Equivocated = "Equivocated"  # a quorum of witnesses heard two results of it for one share
     Silent = "Silent"
+    NotReady = "NotReady"  # the rounds began without it
+    Idle = "Idle"  # nobody in its epoch did anything
+    Crowded = "Crowded"  # its place among those who wait went to a client that has worked
     Unhealthy = "Unhealthy"
     SilentWitness = "SilentWitness"
     Ejected = "Ejected"  # a quorum of witnesses screened its results again and again
@@ -84,6 +87,7 @@ class Pending(msgspec.Struct, frozen=True, array_like=True):
     address: bytes = b""
     speed: int = 0
     model_hash: bytes = b""
+    proven: bool = False  # whether a result of it was attested: `newcomers`
 
 
 class Witness(msgspec.Struct, frozen=True, array_like=True):
@@ -174,6 +178,8 @@ class Epoch(msgspec.Struct, frozen=True):
     started: int = 0
     absent: tuple[int, ...] = ()  # places whose client left
     ready: bytes = b""
+    proven: bytes = b""
+    proven_ready: int = 0  # when the last proven client became ready, since the epoch started
     vitals: tuple[bytes, ...] = ()
     leaving: tuple[tuple[int, Left], ...] = ()  # to be removed when RoundWitness ends
     warmup: Round | None = None  # the roster and seed that elect who may call others gone in Warmup
@@ -207,6 +213,7 @@ class Coordinator(msgspec.Struct, frozen=True):
     marks: tuple[tuple[bytes, int], ...] = ()  # on clients whose results were screened, by id
     ejected: tuple[Ejection, ...] = ()
     audits: tuple[AuditRecord, ...] = ()  # in the order of ids
+    last_epoch: int = 0  # how long it took, from Warmup to Cooldown
 
     def find(self, identity: bytes) -> int | None:
         """The place of a client that is in this epoch, or was."""
@@ -301,9 +308,11 @@ def bit(column: bytes, place: int) -> bool:
     return bool(column[place >> 3] >> (place & 7) & 1)
 
 
-def with_bit(column: bytes, place: int) -> bytes:
-    at = place >> 3
-    return column[:at] + bytes([column[at] | 1 << (place & 7)]) + column[at + 1 :]
+def with_bits(column: bytes, places: Iterable[int]) -> bytes:
+    changed = bytearray(column)
+    for place in places:
+        changed[place >> 3] |= 1 << (place & 7)
+    return bytes(changed)
 
 
 def count_bits(column: bytes) -> int:

@@ -21,7 +21,7 @@ _NOBODY: Registry[Any] = Registry()
 
 def view(state: Coordinator, since: tuple[Coordinator, Coordinator] | None = None) -> Coordinator:
     """The state as clients see it; cheaper `since` an earlier state and its view."""
-    epoch = replace(state.epoch, vitals=(), ready=b"", called_gone=(), called_false=())
+    epoch = replace(state.epoch, vitals=(), ready=b"", proven=b"", called_gone=(), called_false=())
     waiting = _NOBODY
     if not state.epoch.clients:
         # What an earlier view shows of those who waited is of use unless it hid them.

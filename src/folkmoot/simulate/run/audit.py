@@ -109,6 +109,7 @@ class RunAudit(Audit[Run, Coordinator]):
         self.published: Published = {}
         self.nonsense: set[bytes] = set()  # clients that sent some
         self.false_auditors: set[bytes] = set()
+        self.worked: set[bytes] = set()  # clients that a quorum attested, or that were witnesses
         self.models = {reference.GENESIS: ToyModel(reference.GENESIS, 0)}
         self.canonical: dict[tuple[int, int], ToyModel] = {}
         self.stored: dict[str, ToyModel] = {}
@@ -165,6 +166,8 @@ class RunAudit(Audit[Run, Coordinator]):
             if isinstance(effect, m.RoundStarted):
                 if after.round.spans:
                     books.in_flight[effect.height] = reference.mask(after.round.spans)
+            elif isinstance(effect, m.WitnessAccepted):
+                self.worked.add(effect.id)
             elif isinstance(effect, m.CheckpointStored):
                 counted = self.counted_in(after.checkpoint.progress)
                 held = self.stored.get(effect.location, ToyModel(b"", 0)).samples
@@ -241,6 +244,7 @@ class RunAudit(Audit[Run, Coordinator]):
         )
         if heard < quorum:
             screened = frozenset()
+        self.worked |= {state.epoch.clients[p].id for p, _ in rows if votes[p] >= quorum}
         self.unhealthy = unhealthy
         self.books.in_flight.pop(work.height, None)
         self.books.learnt |= attested

@@ -11,6 +11,8 @@ from folkmoot.core.coordinator.receive import IN_EPOCH
 from folkmoot.core.coordinator.state import Phase, trained
 from folkmoot.simulate.faults import FAULTS, Faults
 
+IDLE_EVERY = 2000  # milliseconds between two signs of life of one that does nothing else
+
 if TYPE_CHECKING:
     from folkmoot.simulate.run.world import RunWorld
 
@@ -32,6 +34,27 @@ def join_storm(world: RunWorld) -> None:
         claim = world.audit.state.model_hash if random.random() < 0.3 else b""
         if world.coordinator.up:
             world.coordinator.submit(m.Join(ghost, world.audit.config.run_id, claim))
+
+
+def strangers(world: RunWorld) -> None:
+    """Keys join, show that they live as long as the run lasts, and do nothing; some lie about being
+    ready."""
+    random = world.loop.random
+    lying = random.random() < 0.5
+    for _ in range(random.randint(1, 12)):
+        world.loop.after(random.uniform(0, 1000), idle, world, random.randbytes(32), lying)
+
+
+def idle(world: RunWorld, key: bytes, lying: bool) -> None:
+    state = world.audit.state
+    if state.phase is Phase.Finished:
+        return
+    if world.coordinator.up:
+        world.coordinator.submit(m.Join(key, world.audit.config.run_id))
+        world.coordinator.submit(m.HealthCheck(key))
+        if lying:
+            world.coordinator.submit(m.Ready(key, state.epoch_number))
+    world.loop.after(IDLE_EVERY, idle, world, key, lying)
 
 
 def owner(world: RunWorld) -> None:
@@ -80,6 +103,7 @@ RUN_FAULTS: Faults = {
     **FAULTS,
     "withdraw": withdraw,
     "join storm": join_storm,
+    "strangers": strangers,
     "owner": owner,
     "extend": extend,
 }

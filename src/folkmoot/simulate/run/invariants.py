@@ -17,6 +17,11 @@ from folkmoot.simulate.audit import Chart, Invariant, Problems, Step
 from folkmoot.simulate.invariants import OF_EVERY_MACHINE
 from folkmoot.simulate.run import reference
 from folkmoot.simulate.run.committees import witnesses
+from folkmoot.simulate.run.newcomers import (
+    newcomers_do_not_crowd_an_epoch,
+    only_who_worked_is_proven,
+    rounds_begin_with_those_who_are_ready,
+)
 
 if TYPE_CHECKING:
     from folkmoot.simulate.run.audit import ModelLearnt, RunAudit
@@ -338,6 +343,9 @@ INVARIANTS: tuple[Invariant, ...] = (
     only_who_lied_fails_audits,
     auditors_speak_of_what_they_were_given,
     nobody_vanishes,
+    newcomers_do_not_crowd_an_epoch,
+    rounds_begin_with_those_who_are_ready,
+    only_who_worked_is_proven,
 )
 NEED_THE_WORLD = frozenset(
     (

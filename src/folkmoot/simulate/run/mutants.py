@@ -6,7 +6,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from folkmoot.core.coordinator import absence, audits, health, machine, phases, receive, state
+from folkmoot.core.coordinator import (
+    absence,
+    audits,
+    health,
+    machine,
+    newcomers,
+    phases,
+    receive,
+    state,
+)
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.state import Coordinator, Left, Phase
 from folkmoot.simulate.mutants import Mutants
@@ -126,6 +135,10 @@ MUTANTS: Mutants = {
     "a checkpoint counts what is still on its way": (
         (phases, "held_progress", lambda state: state.progress),
     ),
+    "newcomers may be as many as they like": (
+        (newcomers, "_places_beside", lambda state, proven: state.run.config.max_clients),
+    ),
+    "the rounds begin with all": ((newcomers, "unready", lambda state: []),),
     "a model is handed on before it is drained": (
         (phases, "agreed", _agreed_early),
         (machine, "agreed", _agreed_early),

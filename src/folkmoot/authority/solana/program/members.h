@@ -38,6 +38,23 @@ static u64 member(const Run *run, const u8 *id) {
     return place == NOBODY || run->epoch.left[place] ? NOBODY : place;
 }
 
+static int is_proven(const Run *run, u64 place) { return has(run->proven, run->epoch.clients[place]); }
+
+// Whether a client that joins has worked in this epoch, and left for no idleness: newcomers.py.
+static int has_worked(const Run *run, const u8 *id) {
+    u64 place = find(run, run->epoch.clients, run->epoch.client_count, id);
+    if (place == NOBODY || !is_proven(run, place)) return 0;
+    u64 left = run->epoch.left[place];
+    return left != LEFT_NotReady && left != LEFT_Unhealthy && left != LEFT_SilentWitness;
+}
+
+// Of those who wait, the first whose place a proven client may have.
+static u64 gives_way(const Run *run) {
+    for (u64 at = 0; at < run->pending_count; at++)
+        if (!has(run->proven, run->pending[at])) return at;
+    return NOBODY;
+}
+
 static u64 free_slot(const Run *run) {
     for (u64 at = 0; at < SLOTS; at += 8) {
         if (run->used[at >> 3] == 0xff) continue;

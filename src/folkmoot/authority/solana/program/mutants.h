@@ -19,5 +19,7 @@
 #define MUTANT_reveal_unchecked 16
 #define MUTANT_speed_ignored 17
 #define MUTANT_expelled_come_back 18
+#define MUTANT_newcomers_crowd 19
+#define MUTANT_unready_stay 20
 
 #define BROKEN(rule) (MUTANT == MUTANT_##rule)

@@ -130,6 +130,7 @@ static int good_times(const Config *c) {
 static int good_members(const Config *c) {
     if (c->min_clients < 1 || c->max_clients < 1 || c->max_clients > CLIENTS) return 0;
     if (c->clients_to_begin < c->min_clients || c->clients_to_begin > c->max_clients) return 0;
+    if (c->newcomers_percent > 10000) return 0;
     return c->witness_nodes <= WITNESSES && c->witness_nodes <= c->min_clients;
 }
 

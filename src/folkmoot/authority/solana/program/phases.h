@@ -51,6 +51,20 @@ static int all_ready(const Run *run) {
     return 1;
 }
 
+// How long Warmup may last: proven clients that are ready wait less for the others. newcomers.py.
+static u64 warmup_limit(const Run *run) {
+    const Epoch *epoch = &run->epoch;
+    u64 limit = run->config.warmup_time, proven = 0, part = run->last_epoch / PART_OF_EPOCH;
+    for (u64 place = 0; place < epoch->client_count; place++) {
+        if (epoch->left[place] || !is_proven(run, place)) continue;
+        if (!has(epoch->ready, place)) return limit;
+        proven++;
+    }
+    if (proven < run->config.clients_to_begin) return limit;
+    u64 patience = 2 * epoch->proven_ready + (part > NEWCOMERS_GRACE ? part : NEWCOMERS_GRACE);
+    return patience < limit ? patience : limit;
+}
+
 // The seed of what begins next. Nothing in it is up to who sends this instruction.
 static u64 next_seed(const Run *run) {
     u64 place[3] = {run->epoch_number, run->phase, run->epoch.round_count};
@@ -88,6 +102,15 @@ static void let_silent_witnesses_go(Run *run, const Round *round) {
         if (!(heard >> p & 1)) remove(run, SCRATCH->roster[e->elected[p]], LEFT_SilentWitness);
 }
 
+// Too few were heard to attest anything; if nobody of them is proven, they are now. newcomers.py.
+static void note_heard(Run *run, const Round *round) {
+    u64 proven = 0;
+    fill_roster(run, &round->election);
+    for (u64 i = 0; i < round->witness_count; i++) proven += is_proven(run, SCRATCH->roster[round->witnesses[i].index]);
+    for (u64 i = 0; i < round->witness_count && !proven; i++)
+        put(run->proven, run->epoch.clients[SCRATCH->roster[round->witnesses[i].index]]);
+}
+
 static int must_end(Run *run, u64 now) {
     const Config *c = &run->config;
     int up = c->rounds_per_epoch ? run->epoch.round_count >= c->rounds_per_epoch
@@ -115,6 +138,7 @@ static void close_round(Run *run, u64 now) {
         epoch->has_agreed = 1;
         epoch->agreed_height = (u32)height;
     }
+    if (!enough) note_heard(run, round);
     for (u64 i = 0; i < epoch->leaving_count; i++) remove(run, epoch->leaving[i].place, epoch->leaving[i].why);
     let_silent_go(run, now);
     let_silent_witnesses_go(run, round);
@@ -137,11 +161,13 @@ static void release(Run *run, int trained) {
     Scratch *s = SCRATCH;
     int holding = run->has_model && run->checkpoint.source == SOURCE_P2P;
     u64 here = active(run), points = here ? run->config.points_per_epoch / here : 0;
-    u64 i = 0, made = 0;
+    u64 i = 0, made = 0, proven = !trained;
+    for (u64 place = 0; place < epoch->client_count; place++) proven |= !epoch->left[place] && is_proven(run, place);
     for (u64 place = 0; place < epoch->client_count; place++) {
         u64 at = epoch->clients[place];
         Slot *slot = &run->slots[at];
-        if (epoch->left[place]) {
+        // Not a word of anybody: others may have their places, and who is there joins again.
+        if (epoch->left[place] || !proven) {
             take_out(run->used, at);
             continue;
         }
@@ -174,20 +200,33 @@ static int holds_newest(const Run *run, const Slot *slot) {
     return same32(slot->model_hash, run->model_hash);
 }
 
-// SCRATCH->marked: who of those who wait is chosen; holders of the newest model before others.
+// How many clients of those who wait an epoch may have: newcomers as far as proven ones bear them.
+static u64 places_for(const Run *run) {
+    const Config *c = &run->config;
+    u64 proven = 0, places = c->max_clients;
+    for (u64 at = 0; at < run->pending_count; at++) proven += has(run->proven, run->pending[at]);
+    if (proven > places) proven = places;
+    if (!proven || !c->newcomers_percent || BROKEN(newcomers_crowd)) return places;
+    u64 beside = proven * c->newcomers_percent / 100;
+    if (c->clients_to_begin > proven + beside) beside = c->clients_to_begin - proven;
+    if (!beside) beside = 1;
+    return places < proven + beside ? places : proven + beside;
+}
+
+// SCRATCH->marked: who is chosen of those who wait; proven ones, then holders of the newest model, first.
 static void choose(Run *run, u64 seed) {
     Scratch *s = SCRATCH;
-    u64 waiting = run->pending_count, places = run->config.max_clients, chosen = 0;
+    u64 waiting = run->pending_count, places = places_for(run), chosen = 0;
     if (waiting <= places) {
         sol_memset_(s->marked, 1, waiting);
         return;
     }
     sol_memset_(s->marked, 0, waiting);
     shuffle(waiting, seed);
-    for (int holders = 1; holders >= 0; holders--)
+    for (int rank = 3; rank >= 0; rank--)
         for (u64 k = 0; k < waiting && chosen < places; k++) {
-            u64 at = s->order[k];
-            if (holds_newest(run, &run->slots[run->pending[at]]) != holders) continue;
+            u64 at = s->order[k], slot = run->pending[at];
+            if (2 * has(run->proven, slot) + holds_newest(run, &run->slots[slot]) != rank) continue;
             s->marked[at] = 1;
             chosen++;
         }
@@ -214,8 +253,20 @@ static void enter_warmup(Run *run, u64 now, u64 seed) {
     elect(run, &epoch->warmup, BEFORE_ROUNDS, seed);
 }
 
+// The rounds begin with those who are ready, if they are enough.
+static void let_unready_go(Run *run) {
+    Epoch *epoch = &run->epoch;
+    u64 ready = 0;
+    for (u64 place = 0; place < epoch->client_count; place++)
+        ready += !epoch->left[place] && has(epoch->ready, place);
+    if (ready < run->config.min_clients || BROKEN(unready_stay)) return;
+    for (u64 place = 0; place < epoch->client_count; place++)
+        if (!has(epoch->ready, place)) remove(run, place, LEFT_NotReady);
+}
+
 static void enter_train(Run *run, u64 seed) {
     Epoch *epoch = &run->epoch;
+    if (!epoch->round_count) let_unready_go(run);
     u64 height = epoch->round_count++;
     Round *round = newest(run);
     round->span_count = 0;
@@ -231,8 +282,9 @@ static void enter_train(Run *run, u64 seed) {
     forget_calls(epoch);
 }
 
-static void enter_cooldown(Run *run, u64 seed) {
+static void enter_cooldown(Run *run, u64 now, u64 seed) {
     Epoch *epoch = &run->epoch;
+    run->last_epoch = now > epoch->started ? now - epoch->started : 0;
     elect(run, &epoch->cooldown, epoch->round_count, seed);
     if (agreed(run)) run->checkpoint.source = SOURCE_P2P;
     else rewind_run(run);
@@ -249,7 +301,7 @@ static void enter(Run *run, u64 phase, u64 now) {
             break;
         case PHASE_Warmup: enter_warmup(run, now, seed); break;
         case PHASE_RoundTrain: enter_train(run, seed); break;
-        case PHASE_Cooldown: enter_cooldown(run, seed); break;
+        case PHASE_Cooldown: enter_cooldown(run, now, seed); break;
         case PHASE_Finished:
             if (run->epoch.client_count) {
                 run->checkpoint.source = SOURCE_P2P;
@@ -268,7 +320,7 @@ static int over(Run *run, u64 now) {
     switch (run->phase) {
         case PHASE_WaitingForMembers:
             return timed_out(run, now, c->waiting_time) && run->pending_count >= c->clients_to_begin;
-        case PHASE_Warmup: return timed_out(run, now, c->warmup_time) || all_ready(run);
+        case PHASE_Warmup: return timed_out(run, now, warmup_limit(run)) || all_ready(run);
         case PHASE_RoundTrain:
             return timed_out(run, now, c->train_time) ||
                    newest(run)->witness_count >= quorum(&newest(run)->election) || all_heard(run);

@@ -94,7 +94,7 @@ static u64 hear(Input *in, Run *run, u64 tag, u64 now) {
         case TAG_JoinRun: return join(in, run, now);
         case TAG_WarmupReady:
             NEED(fits(in, sizeof(WarmupReady), 0), ERROR_BadInstruction);
-            return warmup_ready(run, (const WarmupReady *)data, sender);
+            return warmup_ready(run, (const WarmupReady *)data, sender, now);
         case TAG_Witness: {
             const WitnessSaid *said = (const WitnessSaid *)data;
             NEED(len >= sizeof(WitnessSaid), ERROR_BadInstruction);

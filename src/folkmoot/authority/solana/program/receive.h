@@ -15,14 +15,21 @@ static u64 join_run(Run *run, const JoinRun *said, const u8 *address, const u8 *
     u64 at = find_pending(run, sender);
     Slot *slot;
     if (at == NOBODY) {
-        u64 fresh = free_slot(run);
-        NEED(run->pending_count < run->config.max_clients && fresh != NOBODY, REFUSE_RunFull);
-        u64 digest[4];
+        int proven = has_worked(run, sender);
+        if (run->pending_count >= run->config.max_clients) {
+            u64 crowded = proven ? gives_way(run) : NOBODY;
+            NEED(crowded != NOBODY, REFUSE_RunFull);
+            drop_pending(run, crowded);
+        }
+        u64 fresh = free_slot(run), digest[4];
+        NEED(fresh != NOBODY, REFUSE_RunFull);
         at = first_not_below(run, run->pending, run->pending_count, sender);
         sol_memmove_(&run->pending[at + 1], &run->pending[at], (run->pending_count - at) * sizeof(u16));
         run->pending[at] = (u16)fresh;
         run->pending_count++;
         put(run->used, fresh);
+        if (proven) put(run->proven, fresh);
+        else take_out(run->proven, fresh);
         slot = &run->slots[fresh];
         sol_memset_(slot, 0, sizeof(Slot));
         copy32(slot->id, sender);
@@ -41,7 +48,13 @@ static u64 join_run(Run *run, const JoinRun *said, const u8 *address, const u8 *
     return 0;
 }
 
-static u64 warmup_ready(Run *run, const WarmupReady *said, const u8 *sender) {
+// Time since the epoch started, as far as a client's vital signs can tell.
+static u64 since_start(const Run *run, u64 now) {
+    u64 started = run->epoch.started, since = now > started ? now - started : 0;
+    return since < SEEN_MAX ? since : SEEN_MAX;
+}
+
+static u64 warmup_ready(Run *run, const WarmupReady *said, const u8 *sender, u64 now) {
     NEED(run->phase == PHASE_Warmup, REFUSE_WrongState);
     NEED(said->epoch == run->epoch_number, REFUSE_WrongEpoch);
     u64 place = member(run, sender);
@@ -49,6 +62,7 @@ static u64 warmup_ready(Run *run, const WarmupReady *said, const u8 *sender) {
     NEED(!has(run->epoch.ready, place), REFUSE_Duplicate);
     spoke(run, place);
     put(run->epoch.ready, place);
+    if (is_proven(run, place)) run->epoch.proven_ready = since_start(run, now);
     return 0;
 }
 
@@ -220,11 +234,10 @@ static u64 health_check(Run *run, const HealthCheck *said, const u16 *places, co
         slot = &run->slots[run->pending[at]];
         slot->seen = now;
     } else {
-        u64 wrong = said->count ? accuse(run, places, said->count) : 0, started = run->epoch.started;
+        u64 wrong = said->count ? accuse(run, places, said->count) : 0;
         NEED(!wrong, wrong);
         slot = &run->slots[run->epoch.clients[place]];
-        u64 since = now > started ? now - started : 0;
-        slot->seen = started + (since < SEEN_MAX ? since : SEEN_MAX);
+        slot->seen = run->epoch.started + since_start(run, now);
     }
     if (speed) slot->speed = (u32)speed;
     return 0;

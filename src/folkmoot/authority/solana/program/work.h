@@ -144,6 +144,7 @@ static void judge(Run *run, const Round *by, const Round *work) {
         u64 place = s->roster[s->order[k]], size = s->sizes[k], score = epoch->score[place];
         u64 needed = BROKEN(one_witness_is_enough) ? 1 : enough;
         u64 learnt = score >= needed && !has(by->void_places, place);
+        if (size && learnt) put(run->proven, epoch->clients[place]);
         if (size && heard - score >= enough) put(epoch->unhealthy, place);
         while (size) {
             const Span *at = &work->spans[span];
