@@ -11,6 +11,7 @@ from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 
 from authority.solana.vm import OWNER, PROGRAM, RICH, Vm, VmRun
+from core.coordinator.strategies import attest
 from folkmoot.authority.solana import account, layout
 from folkmoot.authority.solana import instructions as say
 from folkmoot.authority.solana.layout import Tag
@@ -18,6 +19,7 @@ from folkmoot.authority.solana.seeds import Chain
 from folkmoot.authority.solana.subset import numbers
 from folkmoot.core.coordinator import Phase, Run
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
+from folkmoot.core.coordinator.receive import IN_ROUND
 
 ANN, BOB, EVE = (Pubkey(sha256(name).digest()) for name in (b"ann", b"bob", b"eve"))
 CONFIG = CoordinatorConfig(total_steps=5, min_clients=2, max_clients=9)
@@ -314,8 +316,9 @@ def test_points_are_shared_by_who_finishes_an_epoch(vm: Vm) -> None:
         vm.fund(key)
     vm.at(1000)
     run = VmRun(vm, Run(run_id="points", config=config), points=100)
+    chain = Chain(b"x", 20)
     for key in (ANN, BOB):
-        run.tell(key, JOIN)
+        run.tell(key, say.said(Tag.JoinRun, b"here", address_len=4, reveal=chain.end))
     seconds = 1000
     while run.state.epoch_number == 0:
         seconds += 30
@@ -323,6 +326,12 @@ def test_points_are_shared_by_who_finishes_an_epoch(vm: Vm) -> None:
         vm.at(seconds)
         for key in (ANN, BOB):
             run.tell(key, say.said(Tag.HealthCheck))
+            state, slot = run.state, account.slot_of(run.record, bytes(key))
+            if state.phase in IN_ROUND and slot is not None:
+                place = state.find(bytes(key))
+                attested = attest(state, place or 0, 3, 0)
+                revealed = chain.reveal(slot["reveal"].tobytes()) or b""
+                run.tell(key, say.spoken(attested, state, 7, revealed))
         run.tell(EVE, say.said(Tag.Tick))
     slots = run.record["slots"][:2]
     assert slots["points"].tolist() == [50, 50]
