@@ -18,12 +18,11 @@ from bench.round_log import log_round_start
 
 
 class LoggedCoordinator(Coordinator):
-    def submit(self, event):
-        effects = super().submit(event)
-        for effect in effects:
+    def _act(self, step):
+        super()._act(step)
+        for effect in step.effects:
             if isinstance(effect, m.StateChanged):
                 log_round_start(self.state.round + (effect.after == "ROUND"))
-        return effects
 
 
 TOML = """

@@ -22,6 +22,7 @@ from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.participant.bucket import ParticipantBucket
 from folkmoot.federated.participant.connection import Connection
 from folkmoot.federated.participant.policy import ALL, Policy
+from folkmoot.host.durable import Step
 from folkmoot.host.signing import Identity
 
 RUN = "test"
@@ -51,13 +52,12 @@ class Watched(Coordinator):
         self._changed = asyncio.Condition()
         self._notices: set[asyncio.Task[None]] = set()
 
-    def submit(self, event: m.Event) -> tuple[m.Effect, ...]:
-        effects = super().submit(event)
-        self.seen += effects
+    def _act(self, step: Step) -> None:
+        super()._act(step)
+        self.seen += step.effects
         notice = asyncio.get_running_loop().create_task(self._notify())
         self._notices.add(notice)
         notice.add_done_callback(self._notices.discard)
-        return effects
 
     async def _notify(self) -> None:
         async with self._changed:

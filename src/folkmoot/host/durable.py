@@ -18,7 +18,7 @@ import asyncio
 import errno
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, NamedTuple, Protocol
 
 import msgspec
@@ -125,8 +125,12 @@ class Durable(Generic[State]):
 
     def take(self, event: Any) -> Outcome[State]:
         """Apply, record and act at once. Raises `OSError` when it cannot be recorded."""
+        return self.take_all((event,))[0]
+
+    def take_all(self, events: Iterable[Any]) -> list[Outcome[State]]:
+        """Like `take`, one after the other in one record: the disk is waited for once."""
         step = _Pending(self._machine, self.state, self.now(), self._draw)
-        outcome = step.take(event)
+        outcomes = [step.take(event) for event in events]
         step.take_due_ticks()
         if step.entries:
             self._journal.append(self._batch(step))
@@ -135,7 +139,7 @@ class Durable(Generic[State]):
             self._journal.begin(self._snapshot())
             self._recorded = 0
         self._wake.set()
-        return outcome
+        return outcomes
 
     async def submit(self, event: Any) -> Refused | None:
         """Why the event was refused, or None once it is on the disk. `serve` must be running."""

@@ -47,9 +47,15 @@ def spans(layout: Layout, block: int = BLOCK) -> Iterator[ArraySpan]:
 
 
 def for_each_span(
-    layout: Layout, worker: Callable[[], Callable[[ArraySpan], None]], block: int = BLOCK
+    layout: Layout,
+    worker: Callable[[], Callable[[ArraySpan], None]],
+    block: int = BLOCK,
+    reads: int = 1,
 ) -> None:
-    """Do every span once. `worker` gives each thread a function with buffers of its own."""
+    """Do every span once. `worker` gives each thread a function with buffers of its own.
+
+    `reads` says of how many models a span is read.
+    """
     found, turn = list(spans(layout, block)), count()
     usual = max(1, block // BLOCK)  # spans in one of ours
     stretch = max(1, STRETCH // usual)
@@ -67,7 +73,7 @@ def for_each_span(
             for span in todo[index]:
                 work(span)
 
-    threads = min(THREADS, 1 + len(found) * usual // WORTH)
+    threads = min(THREADS, len(todo), 1 + len(found) * usual * max(1, reads // 4) // WORTH)
     if threads <= 1:
         drain()
         return

@@ -7,6 +7,7 @@ names it. Most need no memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
 import msgspec
@@ -61,7 +62,8 @@ def common_layout(closing: Closing) -> Layout:
 
 def write_linear(layout: Layout, terms: Sequence[Term], divisor: float, out: ModelSink) -> None:
     """Write a linear combination of models as the next global model."""
-    write_blocks(layout, lambda: LinearCombination(terms, divisor, SUMMED), out, SUMMED)
+    sum_ = partial(LinearCombination, terms, divisor, SUMMED)
+    write_blocks(layout, sum_, out, SUMMED, reads=len(terms))
 
 
 def write_blocks(
@@ -69,6 +71,7 @@ def write_blocks(
     compute: Callable[[], Callable[[ArraySpan], Array]],
     out: ModelSink,
     block: int = BLOCK,
+    reads: int = 1,
 ) -> None:
     """Write what `compute` (made once for each thread) gives for each span."""
 
@@ -76,7 +79,7 @@ def write_blocks(
         values = compute()
         return lambda span: write_span(out, span, values(span))
 
-    for_each_span(layout, worker, block)
+    for_each_span(layout, worker, block, reads)
 
 
 def require(condition: bool, sentence: str) -> None:

@@ -84,6 +84,7 @@ class Coordinator:
         central = config.evaluation.central
         self._central = CentralEvaluation(central) if central else None
         self._waiting: dict[str, asyncio.Future[None]] = {}
+        self._together: list[tuple[m.AnyEvent, asyncio.Future[tuple[m.Effect, ...]]]] = []
         self._closing: set[asyncio.Task[None]] = set()
         self._serving: asyncio.Task[None] | None = None
         self._tidying = asyncio.Lock()
@@ -166,6 +167,31 @@ class Coordinator:
     def submit(self, event: m.AnyEvent) -> tuple[m.Effect, ...]:
         """Decide, persist, act."""
         return self._durable.take(event).effects
+
+    async def submit_together(self, event: m.AnyEvent) -> tuple[m.Effect, ...]:
+        """Decide, persist, act, in one record with all that is submitted in this moment.
+
+        Deliveries come in crowds, and what a small round waits for is mostly the disk.
+        """
+        loop = asyncio.get_running_loop()
+        if not self._together:
+            loop.call_soon(self._submit_crowd)
+        answer: asyncio.Future[tuple[m.Effect, ...]] = loop.create_future()
+        self._together.append((event, answer))
+        return await answer
+
+    def _submit_crowd(self) -> None:
+        crowd, self._together = self._together, []
+        try:
+            outcomes = self._durable.take_all(event for event, _ in crowd)
+        except Exception as error:  # theirs to tell, each to its own
+            for _, answer in crowd:
+                if not answer.done():
+                    answer.set_exception(error)
+            return
+        for outcome, (_, answer) in zip(outcomes, crowd, strict=True):
+            if not answer.done():
+                answer.set_result(outcome.effects)
 
     def heard(self, id: str) -> None:
         """A participant gave a sign of life."""

@@ -86,6 +86,8 @@ class CoordinatorService:
         self.all_told = asyncio.Event()
         self._judging: dict[str, asyncio.Task[Judgement]] = {}
         self._turns, self._beats = Turns(), Rate(MOST_HEARTBEATS)
+        #: The last round of which an update was carried, and how many bytes one may have.
+        self._limit = (-1, 0)
         #: Where we carry weights, once we do.
         self.weights_port = 0
 
@@ -248,7 +250,8 @@ class CoordinatorService:
         if judgement.reason:
             self._reject(delivery, judgement)
         evaluation = self._told_evaluation(delivery, request)
-        effects = self.coordinator.submit(m.Delivered(*fields, evaluation, delivery.participants))
+        delivered = m.Delivered(*fields, evaluation, delivery.participants)
+        effects = await self.coordinator.submit_together(delivered)
         self._refuse(effects)
         again = any(isinstance(e, m.Counted) and e.again for e in effects)
         if not again:
@@ -328,8 +331,13 @@ class CoordinatorService:
         if len(request.token) != TOKEN_BYTES:
             raise RequestRefused(Code.INVALID_ARGUMENT, f"a token has {TOKEN_BYTES} bytes")
         self._refuse((rules.admits(c.state, id, request.round, "", 1),))
-        limit = await c.run(self._most_bytes, request.round, id)
-        self._refuse((rules.admits(c.state, id, request.round, "", 1),))  # it may count by now
+        known, limit = self._limit
+        aggregator = id in self.config.security.aggregators
+        if known != request.round or aggregator:
+            limit = await c.run(self._most_bytes, request.round, id)
+            self._refuse((rules.admits(c.state, id, request.round, "", 1),))  # it may count by now
+        if not aggregator:
+            self._limit = request.round, limit
         if not 0 < request.size <= limit:
             reason = f"an update of {request.size} bytes; at most {limit}"
             raise RequestRefused(Code.INVALID_ARGUMENT, reason)

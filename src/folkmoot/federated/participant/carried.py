@@ -24,7 +24,7 @@ from folkmoot.federated.names import plain_text
 from folkmoot.federated.participant.bucket import Arrays, WeightsUnavailable, decoded
 from folkmoot.federated.signing import sign_request
 from folkmoot.federated.transfer.frames import PIECE, encode_frame, fill, read_frame
-from folkmoot.federated.transfer.transfers import STALL
+from folkmoot.federated.transfer.lines import STALL
 from folkmoot.federated.transfer.uploads import TOKEN_BYTES, cut
 from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.clock import backoff

@@ -22,6 +22,7 @@ from folkmoot.federated.coordinator.config import Federation
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.server import RunningServer, serving
 from folkmoot.federated.simulation.virtual import Share
+from folkmoot.host.durable import Step
 from folkmoot.host.journal import Journal
 
 #: A busy process may be late with its heartbeats; nobody is lost here.
@@ -76,13 +77,13 @@ async def simulate(
     config, began, counted = simulated(config, count), time.monotonic(), 0
 
     class Watched(Coordinator):
-        def submit(self, event: m.AnyEvent) -> tuple[m.Effect, ...]:
+        def _act(self, step: Step) -> None:
             nonlocal counted
-            effects = super().submit(event)
-            if any(isinstance(effect, m.Counted) and not effect.again for effect in effects):
-                counted += 1
+            super()._act(step)
+            new = [e for e in step.effects if isinstance(e, m.Counted) and not e.again]
+            if new:
+                counted += len(new)
                 on_update(counted)
-            return effects
 
     def make(federation: Federation) -> Coordinator:
         return Watched(federation, journal=PassingJournal)

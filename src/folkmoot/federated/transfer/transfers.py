@@ -1,28 +1,22 @@
-"""What a worker thread does with a line once a request was granted: send a file, or take one."""
+"""What happens on a line once a request was granted: a file is sent, or taken."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-import socket
-import time
 from pathlib import Path
 from typing import Protocol
 
 from folkmoot.federated import wire
-from folkmoot.federated.model_file.reader import page_aligned
-from folkmoot.federated.transfer.frames import PIECE, encode_frame, fill
+from folkmoot.federated.transfer.lines import READ, SOON, STALL, Life, Line
 from folkmoot.federated.transfer.uploads import Upload
-
-#: Seconds in which a piece must pass: who is slower than four kilobytes a second loses its line.
-STALL = 60.0
 
 
 class Transfer(Protocol):
     """A granted request."""
 
-    def carry(self, line: socket.socket) -> None:
-        """Answer, and move the body. Blocks; `OSError` when the line broke."""
+    def carry(self, line: Line) -> Life:
+        """Answer, and move the body. `OSError` when the line broke."""
 
 
 class Sending:
@@ -31,19 +25,21 @@ class Sending:
     def __init__(self, path: Path, offset: int) -> None:
         self._path, self._offset = path, offset
 
-    def carry(self, line: socket.socket) -> None:
+    def carry(self, line: Line) -> Life:
+        line.allow(STALL)
         with self._path.open("rb", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             size = os.fstat(file.fileno()).st_size
-            done = min(self._offset, size)
-            line.sendall(encode_frame(wire.TransferAnswer(size=size, offset=done)))
-            buffer = page_aligned(PIECE).data
-            while done < size:
-                got = os.preadv(file.fileno(), [buffer], done)
+            start = min(self._offset, size)
+            yield from line.send_frame(wire.TransferAnswer(size=size, offset=start))
+
+            def view(done: int) -> memoryview:
+                got = os.preadv(file.fileno(), [line.piece], start + done)
                 if got == 0:
                     raise OSError("the model's file was cut off while it was sent")
-                line.sendall(buffer[:got])
-                done += got
+                return line.piece[:got]
+
+            yield from line.send(view, size - start)
 
 
 class Taking:
@@ -52,25 +48,22 @@ class Taking:
     def __init__(self, upload: Upload) -> None:
         self._upload = upload
 
-    def carry(self, line: socket.socket) -> None:
+    def carry(self, line: Line) -> Life:
         upload = self._upload
-        if not upload.hold(line):
-            answer = wire.TransferAnswer(
-                code=14, reason="another line of yours is at it: try again"
-            )
-            line.sendall(encode_frame(answer))
+        line.allow(STALL)
+        if not upload.hold(line.socket):
+            reason = "another line of yours is at it: try again"
+            yield from line.send_frame(wire.TransferAnswer(code=14, reason=reason))
             return
         try:
-            line.sendall(encode_frame(wire.TransferAnswer(offset=upload.offset)))
-            buffer = page_aligned(PIECE).data
+            yield from line.send_frame(wire.TransferAnswer(offset=upload.offset))
             while left := upload.size - upload.offset:
-                began = time.monotonic()
-                piece = buffer[:left]
-                fill(line, piece)
-                upload.write(piece)
-                if time.monotonic() - began > STALL:
-                    raise TimeoutError("the line is too slow")
+                got = line.receive_ready(line.piece[:left])
+                upload.write(line.piece[:got])
+                line.passed(got)
+                if got < left:
+                    yield SOON if got == len(line.piece) else READ
             upload.finish()
         finally:
             upload.release()
-        line.sendall(encode_frame(wire.TransferAnswer(size=upload.size, offset=upload.size)))
+        yield from line.send_frame(wire.TransferAnswer(size=upload.size, offset=upload.size))
