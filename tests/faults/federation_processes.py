@@ -126,13 +126,15 @@ class Doomed(Connection):
 
     method, point = "", ""
 
-    async def call(self, method: str, request: Any, limit: float = 30.0) -> Any:
+    def signed(self, method: str, request: Any) -> Any:
         if (method, self.point) == (self.method, "before"):
             die()
-        answer = await super().call(method, request, limit)
+        return super().signed(method, request)
+
+    def checked(self, method: str, request: Any, answer: Any) -> Any:
         if (method, self.point) == (self.method, "after"):
             die()
-        return answer
+        return super().checked(method, request, answer)
 
 
 def settings(folder: Path, port: int, number: int) -> Settings:

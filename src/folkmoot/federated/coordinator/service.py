@@ -32,7 +32,7 @@ from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.secure.messages import BadMessage
 from folkmoot.federated.secure.participant_attempt import Distrust
 from folkmoot.federated.signing import seal_answer, verify_request
-from folkmoot.federated.transfer.transfers import Sending, Taking, Transfer
+from folkmoot.federated.transfer.transfers import Sending, Taking, Telling, Transfer
 from folkmoot.federated.transfer.uploads import TOKEN_BYTES
 from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.signing import SESSION_BYTES, Nonces, Unauthenticated
@@ -108,19 +108,28 @@ class CoordinatorService:
         self, method: str, call: Callable[[Any], Awaitable[Any]]
     ) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Awaitable[Any]]:
         async def answer(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-            count = self.coordinator.meters.requests.labels
             try:
-                response = await call(request)
-            except (RequestRefused, BucketError, OSError) as error:
-                refusal = error if isinstance(error, RequestRefused) else unreadable(error)
-                count(method, refusal.code.name).inc()
+                return await self._answered(method, call, request)
+            except RequestRefused as refusal:
                 await context.abort(refusal.code, refusal.reason)
-            count(method, "OK").inc()
-            if method != "Status":  # that is open to everybody, and not signed for either
-                seal_answer(self.coordinator.identity, method, request, response)
-            return response
 
         return answer
+
+    async def _answered(
+        self, method: str, call: Callable[[Any], Awaitable[Any]], request: Any
+    ) -> Any:
+        """The sealed answer to a request, or `RequestRefused`."""
+        count = self.coordinator.meters.requests.labels
+        try:
+            response = await call(request)
+        except (RequestRefused, BucketError, OSError) as error:
+            refusal = error if isinstance(error, RequestRefused) else unreadable(error)
+            count(method, refusal.code.name).inc()
+            raise refusal from None
+        count(method, "OK").inc()
+        if method != "Status":  # that is open to everybody, and not signed for either
+            seal_answer(self.coordinator.identity, method, request, response)
+        return response
 
     # The four methods, and one for onlookers.
 
@@ -314,7 +323,10 @@ class CoordinatorService:
             return self._grant_fetch(request.fetch)
         if kind == "store":
             return await self._grant_store(request.store)
-        raise RequestRefused(Code.UNIMPLEMENTED, "this coordinator knows fetch and store")
+        if kind == "end":
+            call = self._answered("EndTrainingRound", self.EndTrainingRound, request.end)
+            return Telling(wire.TransferAnswer(end=await call))
+        raise RequestRefused(Code.UNIMPLEMENTED, "this coordinator knows fetch, store and end")
 
     def _grant_fetch(self, request: Any) -> Transfer:
         id = self._named(self._proven("Fetch", request))

@@ -10,8 +10,9 @@ import contextlib
 import secrets
 import socket
 import threading
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Protocol
 
 import grpc
 import numpy as np
@@ -22,13 +23,11 @@ from folkmoot.federated.model_file.layout import Array, BadModel, encode_header,
 from folkmoot.federated.model_file.reader import page_aligned
 from folkmoot.federated.names import plain_text
 from folkmoot.federated.participant.bucket import Arrays, WeightsUnavailable, decoded
-from folkmoot.federated.signing import sign_request
-from folkmoot.federated.transfer.frames import PIECE, encode_frame, fill, read_frame
+from folkmoot.federated.transfer.frames import MAX_FRAME, PIECE, encode_frame, fill, read_frame
 from folkmoot.federated.transfer.lines import STALL
 from folkmoot.federated.transfer.uploads import TOKEN_BYTES, cut
 from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.clock import backoff
-from folkmoot.host.signing import Signer
 from folkmoot.host.tls import ClientTls
 
 #: A coordinator that started again (its heartbeat gives us its new session), or has too much to do.
@@ -38,7 +37,6 @@ PASSING = {
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
-T = TypeVar("T")
 
 
 class Introduced(Protocol):
@@ -46,11 +44,14 @@ class Introduced(Protocol):
 
     address: str
     tls: ClientTls | None
-    run_id: str
-    session: bytes
-    signer: Signer
     weights_port: int
     longest_pause: float
+
+    def signed(self, method: str, request: Any) -> Any:
+        """The request, signed for the present session."""
+
+    def checked(self, method: str, request: Any, answer: Any) -> Any:
+        """The answer, when it is the coordinator's."""
 
 
 class CarriedWeights:
@@ -86,6 +87,26 @@ class CarriedWeights:
         self._insist("Store", storing)
         return storing.digest()
 
+    def deliver(self, arrays: Mapping[str, Array], end: Any) -> bool:
+        """Give an update to the coordinator and say so with `end`, which gets its digest.
+
+        Whether that was answered. If not, it has to be said over gRPC; it may have been heard.
+        """
+        brief = end.ByteSize() < MAX_FRAME // 2  # a long history does not fit a frame
+        say_end = partial(self._say_end, end) if brief else None
+        storing = _Storing(end.round, arrays, say_end)
+        self._insist("Store", storing)
+        end.digest = storing.digest()
+        if storing.answer is None or not storing.answer.HasField("end"):
+            return False
+        self._known.checked("EndTrainingRound", end, storing.answer.end)
+        return True
+
+    def _say_end(self, end: Any, line: socket.socket, digest: bytes) -> None:
+        end.digest = digest
+        request = wire.TransferRequest(end=self._known.signed("EndTrainingRound", end))
+        line.sendall(encode_frame(request))
+
     def _insist(self, method: str, body: _Fetching | _Storing) -> None:
         delays = backoff(most=self._known.longest_pause)
         while True:
@@ -108,9 +129,7 @@ class CarriedWeights:
                 raise WeightsUnavailable(f"we left before weights could move: {reason}")
 
     def _ask(self, line: socket.socket, method: str, request: Any) -> None:
-        inner = getattr(request, method.lower())
-        inner.run_id = self._known.run_id
-        sign_request(self._known.signer, method, inner, self._known.session)
+        self._known.signed(method, getattr(request, method.lower()))
         line.sendall(encode_frame(request))
 
     def _connected(self) -> socket.socket:
@@ -169,8 +188,15 @@ class _Fetching:
 class _Storing:
     """An update on its way to the coordinator."""
 
-    def __init__(self, round_: int, arrays: Mapping[str, Array]) -> None:
+    def __init__(
+        self,
+        round_: int,
+        arrays: Mapping[str, Array],
+        say_end: Callable[[socket.socket, bytes], None] | None = None,
+    ) -> None:
+        """`say_end` is called behind the body, with its digest; it is heard when all has come."""
         self._round, self._token = round_, secrets.token_bytes(TOKEN_BYTES)
+        self._say_end, self.answer = say_end, None
         layout = layout_of(arrays)
         self._parts = [memoryview(encode_header(layout))]
         for name, meta in layout.items():
@@ -200,7 +226,11 @@ class _Storing:
                 self._hasher.update(piece[self._hashed - self.moved :])
                 self._hashed = end
             self.moved = end
+        if self._say_end is not None:
+            self._say_end(line, self.digest())
         _answer(line)
+        if self._say_end is not None:
+            self.answer = _end_answer(line)
 
     def _hash_to(self, end: int) -> None:
         """What the other side says it has, we may not know to be sent; the digest is of all."""
@@ -229,6 +259,18 @@ def _answer(line: socket.socket) -> Any:
         code = _CODES.get(answer.code, grpc.StatusCode.UNKNOWN)
         raise RequestRefused(code, plain_text(answer.reason))
     return answer
+
+
+def _end_answer(line: socket.socket) -> Any:
+    """What `end` was answered; nothing when the line broke before, or now is not the time."""
+    try:
+        return _answer(line)
+    except RequestRefused as refused:
+        if refused.code not in PASSING:
+            raise
+    except OSError:
+        cut(line)  # which `_connected` notices
+    return None
 
 
 def _hung_up(line: socket.socket) -> bool:

@@ -86,9 +86,16 @@ class Connection:
 
     async def call(self, method: str, request: Any, limit: float = CALL_TIMEOUT) -> Any:
         """One attempt, signed for the present session. Raises `grpc.aio.AioRpcError`."""
+        signed = self.signed(method, request)
+        return self.checked(method, signed, await self._calls[method](signed, timeout=limit))
+
+    def signed(self, method: str, request: Any) -> Any:
+        """`request`, signed for the present session."""
         request.run_id = self.run_id
-        sign_request(self.signer, method, request, self.session)
-        answer = await self._calls[method](request, timeout=limit)
+        return sign_request(self.signer, method, request, self.session)
+
+    def checked(self, method: str, request: Any, answer: Any) -> Any:
+        """An answer that the coordinator we know sealed, for this very request."""
         try:
             sealed_by = verify_answer(method, request, answer)
         except Unauthenticated as error:

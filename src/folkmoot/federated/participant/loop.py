@@ -13,7 +13,8 @@ from typing import Any
 
 from folkmoot.federated.compression.feedback import ErrorFeedback
 from folkmoot.federated.participant import answers, events
-from folkmoot.federated.participant.connection import Connection
+from folkmoot.federated.participant.carried import CarriedWeights
+from folkmoot.federated.participant.connection import END_TIMEOUT, Connection
 from folkmoot.federated.participant.participant import (
     FoundEvaluation,
     Participant,
@@ -76,7 +77,8 @@ class _Training(Participation):
         self._bucket = self._open(start)
         trained = self._trained
         if not start.HasField("fixed_point"):
-            await self._end(round_, *await asyncio.to_thread(self._train_and_write, start))
+            if (end := await asyncio.to_thread(self._train_and_write, start)) is not None:
+                await self._line.insist("EndTrainingRound", end, END_TIMEOUT)
             return
         if trained is None or trained.digest != start.global_digest or trained.round != round_:
             trained = await asyncio.to_thread(self._compute, start)
@@ -88,15 +90,22 @@ class _Training(Participation):
             start, trained, lambda masked: self._deliver(round_, masked, trained, metrics)
         )
 
-    def _train_and_write(self, start: Any) -> tuple[Trained, str, bytes]:
-        """Both on one thread: a change of threads is dear beside a short round."""
+    def _train_and_write(self, start: Any) -> Any:
+        """Both on one thread: a change of threads is dear beside a short round.
+
+        What is still to be said of it, if anything.
+        """
         assert self._bucket is not None
         trained = self._compute(start)
         metrics = encode_figures(self._participant.metrics())
         id, arrays = self._line.participant_id, trained.arrays
         if (how := answers.compression(start)) is not None:
             arrays = self._feedback.compressed(arrays, trained.reference, how)
-        return trained, metrics, self._bucket.write_update(start.round, id, arrays)
+        end = self._ending(start.round, trained, metrics)
+        if isinstance(self._bucket, CarriedWeights):
+            return None if self._bucket.deliver(arrays, end) else end
+        end.digest = self._bucket.write_update(start.round, id, arrays)
+        return end
 
     def _compute(self, start: Any) -> Trained:
         began = time.perf_counter()

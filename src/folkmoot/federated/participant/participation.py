@@ -264,16 +264,21 @@ class Participation:
     async def _end(
         self, round_: int, trained: Trained, metrics: str, digest: bytes, participants: int = 0
     ) -> None:
+        request = self._ending(round_, trained, metrics, participants)
+        request.digest = digest
+        await self._line.insist("EndTrainingRound", request, END_TIMEOUT)
+
+    def _ending(self, round_: int, trained: Trained, metrics: str, participants: int = 0) -> Any:
+        """What is said of an update, but for its digest."""
         request = wire.EndTrainingRoundRequest(
             participant_id=self._line.participant_id,
             number_samples=trained.samples,
             metrics=metrics,
             round=round_,
-            digest=digest,
             history=trained.history,
             participants=participants,
         )
         if (found := trained.evaluation) is not None:
             told = wire.Evaluation(loss=found.loss, samples=found.samples, metrics=found.metrics)
             request.evaluation.CopyFrom(told)
-        await self._line.insist("EndTrainingRound", request, END_TIMEOUT)
+        return request

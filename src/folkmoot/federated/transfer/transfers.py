@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from folkmoot.federated import wire
 from folkmoot.federated.transfer.lines import READ, SOON, STALL, Life, Line
@@ -17,6 +17,16 @@ class Transfer(Protocol):
 
     def carry(self, line: Line) -> Life:
         """Answer, and move the body. `OSError` when the line broke."""
+
+
+class Telling:
+    """An answer, and no body."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def carry(self, line: Line) -> Life:
+        yield from line.send_frame(self._answer)
 
 
 class Sending:
