@@ -94,11 +94,12 @@ class CoordinatorBucket:
         In a folder their files are put aside for their own senders to write over: a file that is
         there already costs a fraction of a new one.
         """
+        if self.bucket.folder is None:
+            self.bucket.delete_all([delivery.key for delivery in used])
+            return
         for delivery in used:
             if self.uploads is not None:
                 self._put_aside(self.taken(delivery), self._spool / SPARE / delivery.id)
-            elif self.bucket.folder is None:
-                self.bucket.delete(delivery.key)
             else:
                 self.taken(delivery).unlink(missing_ok=True)
                 path = self.bucket.folder / delivery.key
@@ -193,8 +194,7 @@ class CoordinatorBucket:
         if oldest < 1:
             return 0
         found = self.bucket.list(str(oldest - 1))
-        for object_ in found:
-            self.bucket.delete(object_.key)
+        self.bucket.delete_all([object_.key for object_ in found])
         return len(found)
 
     def _download(self, key: str, path: Path, limit: int) -> None:

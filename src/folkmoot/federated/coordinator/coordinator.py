@@ -51,6 +51,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 COMPACT_BYTES = 128 * 1024
 WORKERS = 2
+#: Where updates have to be downloaded, which is mostly waiting.
+REMOTE_WORKERS = 4
 
 
 def round_seed(secret: bytes) -> int:
@@ -78,7 +80,8 @@ class Coordinator:
         self.store = CoordinatorBucket(bucket, folder, config.bucket.max_object, carried=carried)
         self.meters = meters or Meters()
         self.liveness = Liveness(config.rounds.expiry_ms)
-        self.workers = ThreadPoolExecutor(WORKERS, "folkmoot-worker")
+        workers = REMOTE_WORKERS if bucket.folder is None else WORKERS
+        self.workers = ThreadPoolExecutor(workers, "folkmoot-worker")
         #: Metrics of evaluations, which no decision depends on.
         self.reported = ReportedMetrics()
         central = config.evaluation.central
