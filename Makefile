@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c const
 # Else every process that a test starts compiles all of Folkmoot anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test check format faults soak bench bench-peer bench-run bench-liars bench-store bench-solana bench-federated bench-federated-simulation bench-elastic bench-job bench-learning program program-check clang pages clean
+.PHONY: help setup demo test check format faults soak bench bench-peer bench-run bench-liars bench-store bench-solana bench-federated bench-federated-tls bench-federated-simulation bench-elastic bench-job bench-learning program program-check clang pages clean
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
@@ -84,6 +84,9 @@ bench-solana: $(VENV)/.dev ## what a run on Solana costs; the demo there beside 
 
 bench-federated: $(VENV)/.dev ## federated rounds beside Flower (half an hour; resumes)
 	@$(BIN)/python benchmarks/federated.py
+
+bench-federated-tls: $(VENV)/.dev ## the same across machines: TLS, no shared folder (ten minutes; resumes)
+	@$(BIN)/python benchmarks/federated_tls.py
 
 bench-federated-simulation: $(VENV)/.dev ## a thousand virtual participants beside Flower's simulation (minutes)
 	@$(BIN)/python benchmarks/federated_simulation.py

@@ -5,8 +5,8 @@ The same trivial client everywhere (w + 1, equal sample counts), FedAvg over all
 evaluation, loopback. A round lasts from the moment the server begins it to the moment it begins the
 next one; the first round is left out. CPU seconds cover every process of the system; RSS is the
 peak of the server's own processes. Where weights go through a folder that all share, no model
-crosses a network; "TLS" rows have none: every byte goes through TLS over TCP. A cell is the median
-of ten rounds or more. It gets the time for them as long as it gets on: one whose next round does
+crosses a network; those of benchmarks/federated_tls.py share nothing. A cell is the median of ten
+rounds or more. It gets the time for them as long as it gets on: one whose next round does
 not begin for `--stall` seconds, or that has used up `--limit` seconds, is stopped, and its row says
 how many rounds it had finished. Results are appended to out/federated/results.jsonl, and a cell
 that is there is not measured again: an interrupted run continues. `--fresh` starts over.
@@ -30,10 +30,7 @@ from processes import Cell, available_mb, peak_rss_mb
 SIZES = ((2, 1_000_000), (10, 1_000_000), (2, 10_000_000), (10, 10_000_000), (50, 10_000_000))
 SHOWN = {
     "folkmoot": "Folkmoot",
-    "folkmoot-tls": "Folkmoot, TLS",
-    "folkmoot-s3": "Folkmoot, S3 and TLS",
     "flower-legacy": "legacy gRPC",
-    "flower-legacy-tls": "legacy gRPC, TLS",
     "flower-ray": "Ray simulation",
     "flower-deployment": "default deployment",
 }
@@ -61,13 +58,13 @@ def main() -> None:
             print(line(row), flush=True)
     rows = latest(measured)
     print(table(list(rows.values())))
-    if (tuple(args.sizes), args.systems) == (SIZES, list(systems.ALL)) and not args.rounds:
+    if (tuple(args.sizes), args.systems) == (SIZES, list(SHOWN)) and not args.rounds:
         results.write("federated", "make bench-federated", figures(rows))
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--systems", nargs="+", default=list(systems.ALL), choices=systems.ALL)
+    parser.add_argument("--systems", nargs="+", default=list(SHOWN), choices=systems.ALL)
     parser.add_argument("--sizes", nargs="+", default=SIZES, type=size, metavar="NxPARAMS")
     parser.add_argument(
         "--rounds", type=int, help="rounds to measure (default: by system and size)"
@@ -194,6 +191,7 @@ def reduce(starts: list[dict], samples: list[tuple[int, float]], rss: float) -> 
     return {
         "rounds": len(seconds),
         "seconds": statistics.median(seconds),
+        "each": seconds,
         "fastest": min(seconds),
         "slowest": max(seconds),
         "cpu": (last[1] - first[1]) / max(1, last[0] - first[0]),
@@ -213,14 +211,11 @@ def line(row: dict) -> str:
 
 
 def table(rows: list[dict]) -> str:
-    """Every cell, and how many times faster Folkmoot was than each peer; TLS beside TLS."""
+    """Every cell, and how many times faster Folkmoot was than each peer."""
     lines = ["", "median seconds per round, all processes' CPU seconds per round, server peak RSS"]
     ours = {key(row)[1:]: row for row in rows if row["system"] == "folkmoot" and "seconds" in row}
-    over_tls_rows = {
-        key(row)[1:]: row for row in rows if row["system"] == "folkmoot-tls" and "seconds" in row
-    }
     for row in sorted(rows, key=lambda row: (row["params"], row["clients"], key(row))):
-        mine = (over_tls_rows if row["system"].endswith("-tls") else ours).get(key(row)[1:])
+        mine = ours.get(key(row)[1:])
         ratio = ""
         if mine and "seconds" in row and row is not mine:
             ratio = f"  Folkmoot {row['seconds'] / mine['seconds']:.1f}x faster"
@@ -230,14 +225,14 @@ def table(rows: list[dict]) -> str:
 
 def figures(rows: dict[tuple[str, int, int], dict]) -> dict[str, Any]:
     """What the pages show: a row for each size, and the least advantage over all sizes."""
-    table, across = {}, {}
+    table = {}
     for clients, params in SIZES:
-        cells = {name: rows[name, clients, params] for name in systems.ALL}
+        cells = {name: rows[name, clients, params] for name in SHOWN}
         ours, flower = cells["folkmoot"], {n: c for n, c in cells.items() if n.startswith("flower")}
         times = {
             name: cell["seconds"] / ours["seconds"]
             for name, cell in flower.items()
-            if "seconds" in cell and not name.endswith("-tls")
+            if "seconds" in cell
         }
         theirs = [round(cell["rss"]) for cell in flower.values() if "rss" in cell]
         table[f"{clients} × {params // 1_000_000} M"] = {
@@ -247,27 +242,13 @@ def figures(rows: dict[tuple[str, int, int], dict]) -> dict[str, Any]:
             "server, MB": round(ours["rss"]),
             "Flower's, MB": f"{min(theirs)}–{max(theirs)}",
         }
-        across[f"{clients} × {params // 1_000_000} M"] = over_tls(cells)
     known = [row["beside the default, times"] for row in table.values()]
     return {
         "seconds_a_round": table,
-        "over_tls": across,
         "least_beside_the_fastest": min(r["beside the fastest, times"] for r in table.values()),
         "least_beside_the_default": min(times for times in known if times != "-"),
         "most_server_mb": max(row["server, MB"] for row in table.values()),
     }
-
-
-def over_tls(cells: dict[str, dict]) -> dict[str, float | str]:
-    """TLS over TCP with no shared folder, beside Flower's gRPC with TLS."""
-    ours, theirs = cells["folkmoot-tls"], cells["flower-legacy-tls"]
-    names = ("folkmoot-tls", "folkmoot-s3", "flower-legacy-tls")
-    row: dict[str, float | str] = {SHOWN[name]: shown(cells[name]) for name in names}
-    both = "seconds" in ours and "seconds" in theirs
-    times = results.significant(theirs["seconds"] / ours["seconds"], 2) if both else "-"
-    share = results.significant(ours["cpu"] / theirs["cpu"], 2) if both else "-"
-    server = round(ours["rss"]) if "rss" in ours else "-"
-    return row | {"times as fast": times, "share of its CPU": share, "server, MB": server}
 
 
 def shown(cell: dict) -> float | str:

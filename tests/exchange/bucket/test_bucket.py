@@ -40,6 +40,16 @@ def test_what_was_put_comes_back(bucket: Bucket):
     assert bytes(bucket.get("3/global", limit=100)) == b"others"
 
 
+def test_many_are_removed_at_once_and_what_is_gone_stays_gone(bucket: Bucket):
+    keys = [f"3/{number}" for number in range(12)]
+    for key in keys:
+        bucket.put(key, b"weights")
+    bucket.delete("3/5")
+    bucket.delete_all(keys[:11])
+    bucket.delete_all([])
+    assert [found.key for found in bucket.list("3")] == keys[11:]
+
+
 def test_an_empty_object_is_an_object(bucket: Bucket):
     bucket.put("empty", b"")
     assert bytes(bucket.get("empty", limit=0)) == b""

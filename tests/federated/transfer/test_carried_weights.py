@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from blake3 import blake3
 
+from folkmoot.core.federation import messages as m
 from folkmoot.federated import wire
 from folkmoot.federated.coordinator.config import SecurityConfig
 from folkmoot.federated.model_file.reader import digest_of
@@ -21,10 +22,11 @@ from folkmoot.federated.participant.bucket import WeightsUnavailable
 from folkmoot.federated.participant.carried import CarriedWeights, _Storing
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.participant import Participant
-from folkmoot.federated.participant.policy import ALL, Policy
+from folkmoot.federated.participant.policy import ALL, NotAgreed, Policy
 from folkmoot.federated.signing import sign_request
 from folkmoot.federated.transfer import frames
 from folkmoot.federated.wire import RequestRefused
+from folkmoot.host.signing import Identity
 from folkmoot.host.tls import ClientTls
 from support.certificates import CertificateAuthority
 from support.federation import (
@@ -311,3 +313,79 @@ def _read_all(line: socket.socket, count: int) -> bytes:
     body = bytearray(count)
     frames.fill(line, memoryview(body))
     return bytes(body)
+
+
+async def test_bodies_that_stop_half_way_hold_nobody_up(tmp_path: Path) -> None:
+    """There are more of them than there could be threads."""
+    many = 40
+    async with running_federation(tmp_path, carried(tmp_path, min_participants=many + 1)) as w:
+        *slow, (_, weights) = [await introduced(w, f"p{n}") for n in range(many + 1)]
+        stopped = []
+        for one, _ in slow:
+            store = wire.StoreRequest(round=0, size=100_000, token=secrets.token_bytes(16))
+            asked = wire.TransferRequest(store=one.signed("Store", store))
+            line = socket.create_connection(("127.0.0.1", w.server.service.weights_port), 60)
+            stopped.append(line)
+            line.sendall(frames.encode_frame(asked))
+            assert not (await asyncio.to_thread(frames.read_frame, line, wire.TransferAnswer)).code
+            line.sendall(bytes(50_000))
+        update = asyncio.to_thread(weights.write_update, 0, "", {"w": np.ones(3)})
+        assert len(await asyncio.wait_for(update, 50)) == 32
+        for line in stopped:
+            line.close()
+
+
+async def test_an_update_is_given_and_told_of_on_one_line(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, carried(tmp_path, rounds=1)) as w:
+        a, weights = await introduced(w, "a")
+        arrays = {"weights": np.ones(3, np.float32)}
+        end = wire.EndTrainingRoundRequest(round=0, number_samples=1)
+        assert await asyncio.to_thread(weights.deliver, arrays, end)
+        assert list(await w.global_of(1)) == [1.0, 1.0, 1.0]
+        assert (await a.end(end.digest)).again
+
+
+async def test_a_bad_update_is_refused_on_its_line(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, carried(tmp_path, rounds=1)) as w:
+        _, weights = await introduced(w, "a")
+        arrays = {"weights": np.full(3, np.nan, np.float32)}
+        end = wire.EndTrainingRoundRequest(round=0, number_samples=1)
+        with pytest.raises(RequestRefused, match="must be finite"):
+            await asyncio.to_thread(weights.deliver, arrays, end)
+        assert w.state.strikes
+
+
+async def test_what_is_too_long_for_a_line_is_said_over_grpc(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, carried(tmp_path, rounds=1)) as w:
+        a, weights = await introduced(w, "a")
+        arrays = {"weights": np.ones(3, np.float32)}
+        history = '{"loss": [' + ", ".join(["0.5"] * 5000) + "]}"
+        end = wire.EndTrainingRoundRequest(round=0, number_samples=1, history=history)
+        assert not await asyncio.to_thread(weights.deliver, arrays, end)
+        assert not (await a.call("EndTrainingRound", end)).again
+        assert list(await w.global_of(1)) == [1.0, 1.0, 1.0]
+
+
+async def test_an_end_that_another_key_answers_is_not_believed(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, carried(tmp_path, rounds=1)) as w:
+        _, weights = await introduced(w, "a")
+        w.coordinator.identity = Identity.random()
+        end = wire.EndTrainingRoundRequest(round=0, number_samples=1)
+        with pytest.raises(NotAgreed, match="shows the key"):
+            await asyncio.to_thread(weights.deliver, {"weights": np.ones(3, np.float32)}, end)
+
+
+async def test_deliveries_of_a_moment_are_one_record(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, carried(tmp_path, rounds=1, min_participants=5)) as w:
+        ends = []
+        for name in "abcde":
+            a, _ = await introduced(w, name)
+            ends.append(m.Delivered(a.participant_id, 0, "00", 1))
+        steps = w.coordinator.steps = []
+        effects = await asyncio.gather(*map(w.coordinator.submit_together, ends[:4]))
+        assert [type(some[0]) for some in effects] == [m.Counted] * 4
+        assert [len(step.events) for step in steps] == [4]
+        w.coordinator._durable._journal.close()
+        with pytest.raises(OSError):
+            await w.coordinator.submit_together(ends[4])
+        assert len(w.state.deliveries) == 4, "what was not recorded did not happen"
