@@ -19,15 +19,16 @@ MAX_SAMPLES = 1 << 29
 MAX_NAME = model_layout.MAX_NAME - 12
 
 
-def bad_update(update: ModelUpdate, layout: Layout | None) -> str:
+def bad_update(update: ModelUpdate, layout: Layout | None, *, finite: bool = False) -> str:
     """Why an update must not be counted, or nothing; the very first ones have no `layout` to fit.
 
-    It is read through `update.source.blocks()`, once and to the end, unless it is bad.
+    It is read through `update.source.blocks()`, once and to the end, unless it is bad, or known to
+    be `finite`.
     """
     return (
         bad_samples(update.samples, initial=update.base is None)
         or bad_layout(update.source.layout, layout)
-        or bad_values(update)
+        or ("" if finite else bad_values(update))
     )
 
 

@@ -84,7 +84,8 @@ def _judge_file(
             source = stack.enter_context(ModelFile(path) if hashed else HashingModelFile(path))
         except BadModel as error:
             return Judgement(f"{delivery.key} is not a model: {error}", damaged=True, strike=True)
-        reason = _bad(config, state, delivery, source, base)
+        finite = store.uploads is not None and store.uploads.is_finite(path)
+        reason = _bad(config, state, delivery, source, base, finite=finite)
         if isinstance(source, HashingModelFile) and source.digest() != delivery.digest:
             return Judgement(
                 f"{delivery.key} in the bucket is not what was announced: its digest is "
@@ -96,9 +97,15 @@ def _judge_file(
 
 
 def _bad(
-    config: Federation, state: State, delivery: Delivery, source: ModelFile, base: ModelFile | None
+    config: Federation,
+    state: State,
+    delivery: Delivery,
+    source: ModelFile,
+    base: ModelFile | None,
+    *,
+    finite: bool,
 ) -> str:
-    """Why an update must not be counted, or nothing."""
+    """Why an update must not be counted, or nothing; `finite` is what is known of the file."""
     update = _update(config, state, delivery, source, base)
     if base and update.summed:
         return bad_sum(update, sum_layout(base.layout))
@@ -110,7 +117,7 @@ def _bad(
     if base and update.source is not source:
         odd = bad_compressed(source, base.layout, config.compression)
         return odd or bad_update(update, base.layout)
-    return bad_update(update, base.layout if base else None)
+    return bad_update(update, base.layout if base else None, finite=finite)
 
 
 def judged(

@@ -1,10 +1,10 @@
 """Updates on their way to a coordinator that carries weights itself.
 
-A body is written into a private file and hashed as it comes. A line that breaks leaves what came;
-the sender's next line goes on there if it has the same token. When all is there, the file gets its
-sender's id and its digest for a name, so what was judged under a digest is what is combined, and
-another body of the same sender cannot take its place. What is unfinished when the coordinator ends
-is dropped: its sender begins again.
+A body is written into a private file as it comes, hashed, and looked through for what is not
+finite. A line that breaks leaves what came; the sender's next line goes on there if it has the same
+token. When all is there, the file gets its sender's id and its digest for a name, so what was
+judged under a digest is what is combined, and another body of the same sender cannot take its
+place. What is unfinished when the coordinator ends is dropped: its sender begins again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
+from folkmoot.federated.model_file.arriving import ArrivingFloats
 from folkmoot.federated.model_file.writer import reopened
 
 ARRIVING = "#arriving"
@@ -34,6 +35,8 @@ class Uploads:
     def __init__(self, spool: Path, spares: Path) -> None:
         self._spool, self._spares = spool, spares
         self._open: dict[str, Upload] = {}
+        #: The names of bodies that were seen to be finite as they came.
+        self._finite: set[Path] = set()
         for path in spool.glob(f"*/*{ARRIVING}"):
             path.unlink()
 
@@ -54,8 +57,9 @@ class Uploads:
         for path in folder.glob(f"{id}#*"):
             if path.name.rpartition("#")[2] not in kept:
                 path.unlink(missing_ok=True)
+                self._finite.discard(path)
         path = folder / f"{id}#{token.hex()}{ARRIVING}"
-        upload = Upload(path, self._spool, key, token, size, self._spares / id)
+        upload = Upload(path, self._spool, key, token, size, self._spares / id, self._finite)
         self._open[key] = upload
         return upload
 
@@ -63,6 +67,12 @@ class Uploads:
         """Give up what is on its way for rounds up to `last`."""
         for key in [key for key in self._open if int(key.partition("/")[0]) <= last]:
             self._open.pop(key).drop()
+        # A copy first: other threads add to it.
+        self._finite -= {path for path in list(self._finite) if int(path.parent.name) <= last}
+
+    def is_finite(self, path: Path) -> bool:
+        """Whether every value of this body is known to be finite; others may be all the same."""
+        return path in self._finite
 
     def close(self) -> None:
         for upload in self._open.values():
@@ -73,11 +83,19 @@ class Upload:
     """One body. Written by one thread at a time: the one whose line `hold` was called for."""
 
     def __init__(
-        self, path: Path, spool: Path, key: str, token: bytes, size: int, spare: Path
+        self,
+        path: Path,
+        spool: Path,
+        key: str,
+        token: bytes,
+        size: int,
+        spare: Path,
+        finite: set[Path],
     ) -> None:
         self.path, self._spool, self._key = path, spool, key
         self.token, self.size, self.offset = token, size, 0
         self._hasher, self._lock = blake3(), threading.Lock()
+        self._floats, self._finite = ArrivingFloats(size), finite
         self._line: socket.socket | None = None
         self.ended = self._dropped = False
         # A file of the same sender that is there already costs a fraction of a new one.
@@ -115,12 +133,16 @@ class Upload:
         while done < len(piece):
             done += os.pwrite(self._fd, piece[done:], self.offset + done)
         self._hasher.update(piece)
+        self._floats.update(piece)
         self.offset += len(piece)
 
     def finish(self) -> None:
         """Give the whole body the name that its digest makes."""
         os.ftruncate(self._fd, self.size)
-        os.replace(self.path, arrived(self._spool, self._key, self._hasher.hexdigest()))
+        path = arrived(self._spool, self._key, self._hasher.hexdigest())
+        os.replace(self.path, path)
+        if self._floats.finite:
+            self._finite.add(path)
         os.close(self._fd)
         self.ended = True
 
