@@ -80,10 +80,10 @@ async def simulate(
         def _act(self, step: Step) -> None:
             nonlocal counted
             super()._act(step)
-            new = [e for e in step.effects if isinstance(e, m.Counted) and not e.again]
-            if new:
-                counted += len(new)
-                on_update(counted)
+            for effect in step.effects:
+                if isinstance(effect, m.Counted) and not effect.again:
+                    counted += 1
+                    on_update(counted)
 
     def make(federation: Federation) -> Coordinator:
         return Watched(federation, journal=PassingJournal)
