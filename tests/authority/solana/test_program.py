@@ -310,15 +310,30 @@ def test_a_join_is_no_instruction_of_another_program(run: VmRun) -> None:
     assert run.data == before
 
 
-def test_points_are_shared_by_who_finishes_an_epoch(vm: Vm) -> None:
+def put_number(run: VmRun, at: int, size: int, number: int) -> None:
+    """Change a number of the account behind the program's back."""
+    found = run.vm.svm.get_account(run.address)
+    assert found is not None
+    data = bytearray(found.data)
+    data[at : at + size] = number.to_bytes(size, "little")
+    run.vm.svm.set_account(run.address, Account(found.lamports, bytes(data), PROGRAM))
+
+
+@pytest.mark.parametrize(
+    ("had", "then"), [(0, 50), (2**64 - 51, 2**64 - 1), (2**64 - 9, 2**64 - 1)]
+)
+def test_points_are_shared_by_who_finishes_an_epoch(vm: Vm, had: int, then: int) -> None:
     config = replace(CONFIG, min_clients=2, rounds_per_epoch=1, delay=0, cooldown_time=5.0)
     for key in (ANN, BOB):
         vm.fund(key)
     vm.at(1000)
-    run = VmRun(vm, Run(run_id="points", config=config), points=100)
+    run = VmRun(vm, Run(run_id=f"run-{next(names)}", config=config), points=100)
     chain = Chain(b"x", 20)
     for key in (ANN, BOB):
         run.tell(key, say.said(Tag.JoinRun, b"here", address_len=4, reveal=chain.end))
+    slots_at, points_at = layout.RUN.fields["slots"][1], layout.SLOT.fields["points"][1]  # type: ignore[index]
+    for slot in range(2):
+        put_number(run, slots_at + slot * layout.SLOT.itemsize + points_at, 8, had)
     seconds = 1000
     while run.state.epoch_number == 0:
         seconds += 30
@@ -326,15 +341,14 @@ def test_points_are_shared_by_who_finishes_an_epoch(vm: Vm) -> None:
         vm.at(seconds)
         for key in (ANN, BOB):
             run.tell(key, say.said(Tag.HealthCheck))
-            state, slot = run.state, account.slot_of(run.record, bytes(key))
-            if state.phase in IN_ROUND and slot is not None:
+            state, mine = run.state, account.slot_of(run.record, bytes(key))
+            if state.phase in IN_ROUND and mine is not None:
                 place = state.find(bytes(key))
                 attested = attest(state, place or 0, 3, 0)
-                revealed = chain.reveal(slot["reveal"].tobytes()) or b""
+                revealed = chain.reveal(mine["reveal"].tobytes()) or b""
                 run.tell(key, say.spoken(attested, state, 7, revealed))
         run.tell(EVE, say.said(Tag.Tick))
-    slots = run.record["slots"][:2]
-    assert slots["points"].tolist() == [50, 50]
+    assert run.record["slots"][:2]["points"].tolist() == [then, then]
 
 
 def a_round(vm: Vm) -> VmRun:
@@ -439,12 +453,8 @@ def test_who_leaves_leaves_a_slot(run: VmRun) -> None:
 )
 def test_a_counter_at_its_end_breaks_nothing(vm: Vm, field: str, most: int) -> None:
     run = a_round(vm)
-    data = bytearray(run.data)
     kind, at, *_ = layout.RUN.fields[field]  # type: ignore[index]
-    data[at : at + kind.itemsize] = most.to_bytes(kind.itemsize, "little")
-    found = vm.svm.get_account(run.address)
-    assert found is not None
-    vm.svm.set_account(run.address, Account(found.lamports, bytes(data), PROGRAM))
+    put_number(run, at, kind.itemsize, most)
     for seconds in (1000, 2000, 5000, 9000):
         vm.at(seconds)
         for key in (ANN, BOB):

@@ -175,7 +175,7 @@ static void release(Run *run, int trained) {
             slot->has_model = (u8)holding;
             if (holding) copy32(slot->model_hash, run->model_hash);
         }
-        if (trained) slot->points += points;
+        if (trained) slot->points = points > ~slot->points ? ~0ull : slot->points + points;
         while (i < run->pending_count && order32(run->slots[run->pending[i]].id, slot->id) < 0)
             s->order[made++] = run->pending[i++];
         s->order[made++] = (u16)at;
