@@ -206,7 +206,7 @@ async def test_the_first_verified_checkpoint_ends_cooldown_and_cancels_the_other
 async def test_new_joiners_get_the_model_from_their_peers(
     tmp_path: Path, small_run: StartRun
 ) -> None:
-    async with small_run(tmp_path) as run:
+    async with small_run(tmp_path, newcomers_percent=0) as run:
         early = await run.join(2)
         await run.until(run.in_round(0))
         late = await run.join(2)
