@@ -76,12 +76,14 @@ async def test_a_bucket_that_was_agreed_to_is_used(tmp_path: Path) -> None:
 )
 async def test_signed_urls_lead_only_where_we_agreed_to(tmp_path: Path, get: str, put: str) -> None:
     def twist(method: str, request: Any, answer: Any) -> None:
+        if method == "Rendezvous":
+            answer.bucket = ""  # who signs URLs tells no bucket
         if method == "StartTrainingRound":
             answer.get_url = get
             answer.put_url = put.format(id=request.proof.public_key.hex())
 
     hostile, one = HostileCoordinator(tmp_path / "bucket", twist), Counts()
-    with pytest.raises(NotAgreed):
+    with pytest.raises(NotAgreed, match=r"signed URL|read from and written to"):
         await meet(hostile, Policy(buckets=("http://models.example",)), one)
     assert one.trained == 0
 
