@@ -49,14 +49,12 @@ class Watched(Coordinator):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.seen: list[m.Effect] = []
-        self.steps: list[Step] = []
         self._changed = asyncio.Condition()
         self._notices: set[asyncio.Task[None]] = set()
 
     def _act(self, step: Step) -> None:
         super()._act(step)
         self.seen += step.effects
-        self.steps.append(step)
         notice = asyncio.get_running_loop().create_task(self._notify())
         self._notices.add(notice)
         notice.add_done_callback(self._notices.discard)

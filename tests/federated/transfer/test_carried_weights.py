@@ -381,11 +381,12 @@ async def test_deliveries_of_a_moment_are_one_record(tmp_path: Path) -> None:
         for name in "abcde":
             a, _ = await introduced(w, name)
             ends.append(m.Delivered(a.participant_id, 0, "00", 1))
-        steps = w.coordinator.steps = []
+        durable, steps = w.coordinator._durable, []
+        durable._act = lambda step, act=durable._act: (steps.append(step), act(step))
         effects = await asyncio.gather(*map(w.coordinator.submit_together, ends[:4]))
         assert [type(some[0]) for some in effects] == [m.Counted] * 4
         assert [len(step.events) for step in steps] == [4]
-        w.coordinator._durable._journal.close()
+        durable._journal.close()
         with pytest.raises(OSError):
             await w.coordinator.submit_together(ends[4])
         assert len(w.state.deliveries) == 4, "what was not recorded did not happen"
