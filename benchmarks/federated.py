@@ -19,7 +19,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ STALL = 120.0  # seconds without a new round, starting up included, after which 
 PATIENCE = 60.0  # seconds a round that even the slowest system gets; a cell has that for each
 SAY = 10.0  # seconds between two lines about how far a slow cell is
 POLL = 0.2  # seconds; looking costs CPU that the systems should have
+_cells = count()  # a cell may be measured more than once
 KEEP_FREE_MB = 1500  # a cell that would push the machine into swap or the OOM killer is stopped
 
 
@@ -112,7 +113,7 @@ def measure(name: str, clients: int, params: int, args: argparse.Namespace) -> d
     """Run one cell in processes of its own and reduce its log of rounds to one row."""
     rounds = (args.rounds or rounds_for(name, clients, params)) + 1
     limit = args.limit or PATIENCE * rounds
-    label = f"{name}-{clients}x{params}-{os.getpid()}"
+    label = f"{name}-{clients}x{params}-{os.getpid()}-{next(_cells)}"
     home = OUT / label
     home.mkdir(parents=True)
     job = systems.Job(label, home.resolve(), clients, params, rounds)

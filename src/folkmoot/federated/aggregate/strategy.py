@@ -19,9 +19,9 @@ from folkmoot.federated.aggregate.spans import ArraySpan, CombineFailed, for_eac
 from folkmoot.federated.model_file.layout import BLOCK, Array, Layout, ModelSink
 
 Figures = Mapping[str, float]
-#: Elements that are summed at once. Their float64 sums leave the second-level cache, and still two
-#: threads are done a fifth sooner: they meet less often at the interpreter's lock.
-SUMMED = 4 * BLOCK
+#: Elements that are summed at once. With fewer, two threads meet more often at the interpreter's
+#: lock; with more, their sums and products in float64 are as large as a small model.
+SUMMED = 2 * BLOCK
 
 
 class Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="strategy"):
