@@ -29,6 +29,9 @@ REFUSALS = {
     # Nobody invents actors, roles or gangs.
     "job": {"OldIncarnation", "Gone", "OldGeneration", "NotNow", "OutOfBounds"},
 }
+# Edges of a coordinator below another one: transcripts and core/federation/test_machine.py follow
+# them, and no world has one.
+ABOVE = "the coordinator above has finished"
 # Worlds that have shown what is rare. When the rules change they may not; then others are searched.
 RARE = {"run": (1003, 1005, 1011, 1012, 1015, 1021, 1034, 1060, 1061, 1074)}
 
@@ -77,7 +80,7 @@ def test_a_seed_is_one_world(name: str) -> None:
 @pytest.mark.parametrize("name", REFUSALS)
 def test_worlds_visit_every_edge_and_provoke_every_refusal_they_can(name: str) -> None:
     machine = WORLDS[name].audit_type.machine
-    edges = {(edge.source, edge.target, edge.when) for edge in machine.TABLE}
+    edges = {(e.source, e.target, e.when) for e in machine.TABLE if e.when != ABOVE}
     refusals = set(REFUSALS[name])
     for seed in (*RARE.get(name, ()), *range(1000, 1200)):
         world = WORLDS[name](seed)

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -169,3 +170,25 @@ async def test_an_authority_is_opened_by_its_url(url: str) -> None:
         await authority.close()
     with pytest.raises(ValueError, match="names no store"):
         open_authority("store:somewhere", "moot", A)
+
+
+class Hurried(StoreAuthority):
+    """Its letters are answered before it knows that they were sent."""
+
+    def _send(self, message: m.AnyEvent) -> tuple[int, "asyncio.Future[m.Refused | None]"]:
+        slot, answer = super()._send(message)
+        answered = threading.Event()
+        self._call(answer.add_done_callback, lambda _: answered.set())
+        assert answered.wait(60)
+        return slot, answer
+
+
+async def test_an_answer_that_came_at_once_is_not_the_answer_to_the_next_letter() -> None:
+    url = f"memory://{secrets.token_hex(8)}"
+    create(url)
+    owner = Hurried(url, "moot", OWNER)
+    try:
+        assert await owner.submit(m.Pause()) is None
+        assert await owner.submit(m.Pause()) == m.refusal(m.Reason.AlreadyPausing)
+    finally:
+        await owner.close()

@@ -136,7 +136,8 @@ def test_a_member_is_killed_and_comes_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("operations", [0, 2])
 def test_one_that_just_won_a_record_is_killed(tmp_path: Path, operations: int) -> None:
-    with moot(tmp_path, "bob", "cyd") as run:
+    # One epoch, which begins when it is there, however late it starts.
+    with moot(tmp_path, "bob", "cyd", init_min_clients=3, rounds_per_epoch=20) as run:
         run.join("ana", f"--die-after={operations}")
         run._known.add("ana")  # it is meant to die
         run.finish("bob", "cyd")

@@ -123,8 +123,9 @@ class StoreAuthority:
         loop = asyncio.get_running_loop()
         said = msgspec.msgpack.encode(message)
         for _ in range(TRIES):
-            # One who says it again, because it takes long, waits for the letter that is there.
-            if said not in self._unanswered:
+            # One who says it again, because it takes long, waits for the letter that is there. One
+            # who was answered may be here before `_answered` was called.
+            if said not in self._unanswered or self._unanswered[said][1].done():
                 slot, answer = await loop.run_in_executor(self._poster, self._send, message)
                 self._unanswered[said] = slot, answer
                 answer.add_done_callback(partial(self._answered, said, slot))

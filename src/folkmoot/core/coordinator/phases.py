@@ -180,7 +180,7 @@ def _release(state: Coordinator, trained: bool) -> tuple[Coordinator, Effects]:
             proven = bit(state.epoch.proven, place)
             back.append(Pending(client.id, seen, client.address, speed, held, proven))
     removed: Effects = ()
-    if trained and not any(entry.proven for entry in back):
+    if trained and not state.round.witnesses and not any(entry.proven for entry in back):
         # Not a word of anybody, so others may have their places; who is there joins again.
         removed = tuple(m.ClientRemoved(entry.id, Left.Idle) for entry in back)
         back = []

@@ -161,13 +161,13 @@ static void release(Run *run, int trained) {
     Scratch *s = SCRATCH;
     int holding = run->has_model && run->checkpoint.source == SOURCE_P2P;
     u64 here = active(run), points = here ? run->config.points_per_epoch / here : 0;
-    u64 i = 0, made = 0, proven = !trained;
-    for (u64 place = 0; place < epoch->client_count; place++) proven |= !epoch->left[place] && is_proven(run, place);
+    u64 i = 0, made = 0, heard = !trained || newest(run)->witness_count;
+    for (u64 place = 0; place < epoch->client_count; place++) heard |= !epoch->left[place] && is_proven(run, place);
     for (u64 place = 0; place < epoch->client_count; place++) {
         u64 at = epoch->clients[place];
         Slot *slot = &run->slots[at];
         // Not a word of anybody: others may have their places, and who is there joins again.
-        if (epoch->left[place] || !proven) {
+        if (epoch->left[place] || !heard) {
             take_out(run->used, at);
             continue;
         }
