@@ -11,6 +11,7 @@ import pytest
 from authority.served_run import OPEN, OWNER, connected, join, run, serving, until
 from folkmoot.authority import Denied
 from folkmoot.authority.server import wire
+from folkmoot.authority.server.attending import Attending
 from folkmoot.authority.server.client import ServerAuthority
 from folkmoot.authority.server.serve import Listening, listen
 from folkmoot.authority.server.service import Access
@@ -36,6 +37,19 @@ async def test_a_watcher_sees_the_same_state_as_the_keeper(tmp_path: Path) -> No
                 if state.phase is Phase.RoundTrain:
                     break
         assert encode(state) == encode(view(server.keeper.state))
+
+
+async def test_a_server_sends_nothing_to_one_that_looks_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else all changes of a run would be sent to it, and kept there unread."""
+    ended = asyncio.Event()
+    monkeypatch.setattr(Attending, "end", lambda *_: ended.set())
+    async with serving(tmp_path) as server, connected(server, OWNER) as owner:
+        await anext(owner.watch())
+        async with asyncio.timeout(60):
+            await ended.wait()
+        assert server.service.watchers == 0
 
 
 async def test_what_was_acknowledged_survives_a_restart(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ does not take our kind of connection (TLS) is not tried for ever: what to do abo
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -166,10 +167,11 @@ class ServerAuthority:
         taken_since: float | None = None
         while True:
             try:
-                async for state in self._stream():
-                    delays = backoff(FIRST_WAIT, LONGEST_WAIT)
-                    taken_since, self.last_error = None, ""
-                    yield state
+                async with aclosing(self._stream()) as states:
+                    async for state in states:
+                        delays = backoff(FIRST_WAIT, LONGEST_WAIT)
+                        taken_since, self.last_error = None, ""
+                        yield state
             except grpc.aio.AioRpcError as error:
                 if error.code() in _FINAL:
                     raise Denied(f"{self.address}: {_details(error)}") from None
@@ -188,21 +190,27 @@ class ServerAuthority:
                 pass  # a change that does not fit: begin again with a whole state
             await asyncio.sleep(next(delays))
 
-    async def _stream(self) -> AsyncIterator[Coordinator]:
+    async def _stream(self) -> AsyncGenerator[Coordinator, None]:
         state: Coordinator | None = None
         checked: Run | None = None
-        async for change in self._methods["Watch"](await self._signed("Watch", self._watching)):
-            self.received += change.ByteSize()
-            if change.snapshot:
-                state = _whole(change.snapshot)
-            elif state is None:
-                raise DeltaError("the server sent a change before a state")
-            else:
-                state = apply_change(state, change.delta)
-            if state.run is not checked:
-                self._check(state.run)
-            checked = state.run
-            yield state
+        call = self._methods["Watch"](await self._signed("Watch", self._watching))
+        try:
+            async for change in call:
+                self.received += change.ByteSize()
+                if change.snapshot:
+                    state = _whole(change.snapshot)
+                elif state is None:
+                    raise DeltaError("the server sent a change before a state")
+                else:
+                    state = apply_change(state, change.delta)
+                if state.run is not checked:
+                    self._check(state.run)
+                checked = state.run
+                yield state
+        finally:
+            # A stream that nobody reads would go on: every change of the run would be sent, and
+            # kept here unread.
+            call.cancel()
 
     def _check(self, run: Run) -> None:
         """A server is a stranger: what its owner could not have written is not trained."""
