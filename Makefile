@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-MINUTES ?= 10
+ROUNDS ?= 3000
 CLANG := clang-19
 FIRST ?= 1000000
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
@@ -56,8 +56,8 @@ faults: $(VENV)/.dev clang ## long fault runs: simulated worlds, damaged bytes, 
 	@$(BIN)/python -m pytest tests/fuzz --hypothesis-profile=long
 	@$(BIN)/python -m pytest -m faults
 
-soak: $(VENV)/.dev ## a long run with churn: whether processes grow or rounds slow down (MINUTES=10)
-	@$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)
+soak: $(VENV)/.dev ## a long run with churn: whether processes grow or rounds slow down (ROUNDS=3000)
+	@$(BIN)/python benchmarks/soak.py --rounds $(ROUNDS)
 
 bench: $(VENV)/.dev ## the core of a run at ten thousand clients, against its goals
 	@$(BIN)/python benchmarks/core.py

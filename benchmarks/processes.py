@@ -62,14 +62,25 @@ def cpu_seconds(pid: int) -> float:
     return sum(int(ticks) for ticks in fields[11:15]) / TICK if fields else 0.0
 
 
+def running_seconds(pid: int) -> float:
+    """CPU seconds of the living threads of a process, to the nanosecond."""
+    spent = 0
+    for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            spent += int(task.read_text().split()[0])
+        except OSError:  # a thread that has just ended
+            continue
+    return spent / 1e9
+
+
 def peak_rss_mb(pid: int) -> float:
     """The most memory the process ever had resident."""
     return _of_status(pid, "VmHWM:")
 
 
-def rss_mb(pid: int) -> float:
-    """The memory that the process has resident now; 0 when it is gone."""
-    return _of_status(pid, "VmRSS:")
+def own_memory_mb(pid: int) -> float:
+    """The memory that the process has resident now, without pages of files; 0 when it is gone."""
+    return _of_status(pid, "RssAnon:")
 
 
 def _of_status(pid: int, name: str) -> float:
