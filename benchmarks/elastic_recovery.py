@@ -60,6 +60,7 @@ class Trial:
 
     home: Path
     name: str
+    ranks: int
     _left: bytes = b""
     _pipe: int = -1
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -127,8 +128,8 @@ class System:
 
 
 @contextmanager
-def trial(home: Path, name: str) -> Iterator[Trial]:
-    running = Trial(home, name)
+def trial(home: Path, name: str, ranks: int = RANKS) -> Iterator[Trial]:
+    running = Trial(home, name, ranks)
     running.open()
     try:
         yield running
@@ -136,16 +137,16 @@ def trial(home: Path, name: str) -> Iterator[Trial]:
         running.close()
 
 
-def measure(system: System, home: Path, number: int) -> float:
+def measure(system: System, home: Path, number: int, ranks: int = RANKS) -> float:
     """Seconds from the kill to the last survivor's first step after it."""
     name = f"{system.name.replace(' ', '-').replace(',', '')}-{number}"
-    with trial(home, name) as running:
+    with trial(home, name, ranks) as running:
         system.start(running)
         dead = kill_one(running, system, random.Random(number))
         went_on: dict[int, float] = {}
-        expected = RANKS if system.restarts else RANKS - 1
+        expected = ranks if system.restarts else ranks - 1
         for step in running.steps(time.monotonic() + LIMIT):
-            without = step.attempt > 0 if system.restarts else step.members == RANKS - 1
+            without = step.attempt > 0 if system.restarts else step.members == ranks - 1
             if step.what == "step" and step.at > dead.at and without:
                 went_on.setdefault(step.rank, step.at)
             if len(went_on) == expected:
@@ -155,12 +156,12 @@ def measure(system: System, home: Path, number: int) -> float:
 
 def kill_one(running: Trial, system: System, rng: random.Random) -> Step:
     """Wait until all run together, then kill a rank; when that was and who it was."""
-    together = dict.fromkeys(range(RANKS), 0)
-    victim, later, since = rng.randrange(RANKS), rng.uniform(0, PHASES), math.inf
+    together = dict.fromkeys(range(running.ranks), 0)
+    victim, later, since = rng.randrange(running.ranks), rng.uniform(0, PHASES), math.inf
     for step in running.steps(time.monotonic() + START):
         if step.what == "dies":
             return step
-        together[step.rank] += step.members == RANKS
+        together[step.rank] += step.members == running.ranks
         if since == math.inf and min(together.values()) >= TOGETHER:
             since = step.at
         if step.rank == victim and step.at > since + later and not system.kills_itself:
@@ -181,12 +182,12 @@ def folkmoot(heartbeat: float, timeout: float, winner: bool = False) -> Callable
         env = {
             "FOLKMOOT_STORE": f"tcp://127.0.0.1:{port}",
             "FOLKMOOT_RULES": json.dumps(rules),
-            "WORLD_SIZE": str(RANKS),
+            "WORLD_SIZE": str(running.ranks),
         }
         if winner:
             later = random.Random(running.name).randrange(WINS)
             env["BENCH_WINNER_DIES_AT"] = str(TOGETHER + later)
-        for rank in range(RANKS):
+        for rank in range(running.ranks):
             running.run(sys.executable, FOLKMOOT_RANK, **env, RANK=str(rank))
 
     return start
@@ -197,7 +198,7 @@ def folkmoot_launcher(heartbeat: float, timeout: float) -> Callable[[Trial], Non
 
     def start(running: Trial) -> None:
         running.run(
-            *(sys.executable, "-m", "folkmoot", "elastic", "run", "--ranks", RANKS),
+            *(sys.executable, "-m", "folkmoot", "elastic", "run", "--ranks", running.ranks),
             *("--heartbeat-interval", round(1000 * heartbeat)),
             *("--heartbeat-timeout", round(1000 * timeout), FOLKMOOT_RANK),
         )
@@ -213,7 +214,7 @@ def torchrun(running: Trial) -> None:
     """
     running.run(
         *(sys.executable, "-m", "torch.distributed.run", "--nnodes=1", "--max-restarts=1"),
-        *(f"--nproc-per-node={RANKS}", "--rdzv-backend=c10d", f"--rdzv-id={running.name}"),
+        *(f"--nproc-per-node={running.ranks}", "--rdzv-backend=c10d", f"--rdzv-id={running.name}"),
         *(f"--rdzv-endpoint=127.0.0.1:{free_port()}", HERE / "elastic/torchrun_rank.py"),
         TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1",
     )
@@ -230,7 +231,7 @@ def torchft(heartbeat: float, timeout: float, join: float) -> Callable[[Trial], 
             *("--join_timeout_ms", round(1000 * join)),
         )
         script = HERE / "elastic/torchft_rank.py"
-        for rank in range(RANKS):
+        for rank in range(running.ranks):
             running.run(python, script, rank, f"http://127.0.0.1:{port}", heartbeat)
 
     return start
