@@ -34,6 +34,7 @@ from folkmoot.core.bloom import bloom_bits
 from folkmoot.core.coordinator import Run
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
+from folkmoot.host.memory import share_heap
 from folkmoot.host.signing import Identity
 
 CHANGES = 20
@@ -64,6 +65,7 @@ def serve(clients: int, pipe: Connection) -> None:
                 pipe.send(server.port)
                 await obey(server, pipe)
 
+    share_heap()
     collect_seldom()
     asyncio.run(main())
 

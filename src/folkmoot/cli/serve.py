@@ -47,6 +47,9 @@ def serve(
     The state is journaled before anything is answered. Killed and started again on the same
     folder, it resumes the same round with the same clients.
     """
+    from folkmoot.host.memory import share_heap
+
+    share_heap()  # before gRPC starts threads
     from folkmoot.authority.server.claims import Policy
     from folkmoot.authority.server.serve import collect_seldom
     from folkmoot.cli.interrupt import run_until_interrupted
