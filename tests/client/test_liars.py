@@ -81,6 +81,7 @@ class Accuser(Learner):
         return False
 
 
+@pytest.mark.parametrize("small_run", WITH_ALL_RULES, indirect=True)
 async def test_an_auditor_that_alone_accuses_everybody_is_ejected(
     tmp_path: Path, small_run: StartRun
 ) -> None:
