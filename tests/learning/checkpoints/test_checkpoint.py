@@ -181,6 +181,16 @@ def test_a_cancelled_save_leaves_nothing(store: Bucket):
     assert list(store.list()) == []
 
 
+@pytest.mark.parametrize("chunks", [0, 2])
+def test_a_cancelled_save_leaves_what_another_finished(store: Bucket, tmp_path: Path, chunks: int):
+    model = build(TINY, 1, "cpu")
+    save(store, 1, model)
+    calls = iter([*[False] * chunks, True])
+    with pytest.raises(Stopped):
+        save(store, 1, model, stopped=lambda: next(calls))
+    assert same_weights(load_model(latest(store, tmp_path / "brought"), "cpu"), model)
+
+
 def test_a_full_disk_leaves_the_checkpoint_before(small_disk: Path):
     store = Bucket(str(small_disk))
     save(store, 1, build(TINY, 1, "cpu"))

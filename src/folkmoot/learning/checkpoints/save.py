@@ -6,9 +6,10 @@ A checkpoint is a folder `step-00001200` in a store:
     for exact resume  state.safetensors  progress.json
     for checking      manifest.json: size and BLAKE3 of every file
 
-The manifest is written last and deleted first: a folder without one is a checkpoint that was
-not finished. Before use every file is checked against it, and a checkpoint that fails is
-passed over, with a warning, for the one before. A store that does not answer is another
+The manifest is written last: a folder without one is a checkpoint that was not finished. Before use
+every file is checked against it, and a checkpoint that fails is passed over, with a warning, for
+the one before. Several clients may store the same step: whoever is stopped leaves alone what
+another one has finished, which the run may have agreed on. A store that does not answer is another
 matter: its error goes to the caller, who should not train on from an older state because of it.
 
 A store is anything with the bucket's `put`, `stream`, `list` and `delete`; `learning` does not care
@@ -50,16 +51,17 @@ def save(
     """Write a checkpoint and give its name.
 
     `state` is the exchange method's, `progress` whatever JSON the caller needs to go on.
-    `stopped` is asked between chunks; once true, what was written is removed again.
+    `stopped` is asked between chunks; once true, what was written is removed again, unless
+    somebody else finished a checkpoint there: but for the method's state it has the same bytes.
     """
     name = checkpoint_name(step)
-    store.delete(f"{name}/{MANIFEST}")
     files: dict[str, FileDigest] = {}
     try:
         for file, content in _contents(model, tokenizer, state, progress or {}, step):
             files[file] = _put(store, f"{name}/{file}", content, stopped)
     except Stopped:
-        _remove(store, name)
+        if name not in complete_checkpoints(store):
+            _remove(store, name)
         raise
     store.put(f"{name}/{MANIFEST}", [msgspec.json.encode(Manifest(step, files))])
     return name
