@@ -10,7 +10,7 @@ from folkmoot.core.job import JobSpec
 from folkmoot.core.job import messages as m
 from folkmoot.host.event_log import LogReader, records_in
 from folkmoot.unified.jobs import run_job
-from folkmoot.unified.master.home import Home, Outcome
+from folkmoot.unified.master.home import Home, JobOutcome
 
 # Seconds between two looks into the log.
 LOOK = 0.2
@@ -22,7 +22,7 @@ def add_where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ray-address", default="", help=told)
 
 
-def run_here(spec: JobSpec, folder: Path, ray_address: str = "") -> Outcome:
+def run_here(spec: JobSpec, folder: Path, ray_address: str = "") -> JobOutcome:
     """Run a job whose roles are in `examples`: on processes, or on a cluster."""
     # The workers import the example by its name.
     here = str(Path(__file__).resolve().parent)
@@ -33,7 +33,7 @@ def run_here(spec: JobSpec, folder: Path, ray_address: str = "") -> Outcome:
 
 def run_and_show(
     spec: JobSpec, folder: Path, actor: str = "trainer-0", ray_address: str = ""
-) -> Outcome:
+) -> JobOutcome:
     """What `actor` prints is printed here, too."""
     over = threading.Event()
     shown = threading.Thread(target=_show, args=(Home(folder).log(actor), over))
@@ -70,7 +70,7 @@ def add_deaths(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1)
 
 
-def tell_end(outcome: Outcome, seconds: float, killed: Sequence[str]) -> None:
+def tell_end(outcome: JobOutcome, seconds: float, killed: Sequence[str]) -> None:
     print(f"{outcome.reason or 'finished'} after {seconds:.0f} s")
     print(f"killed on the way: {', '.join(killed) or 'nobody'}")
 

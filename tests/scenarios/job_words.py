@@ -106,7 +106,7 @@ class JobWords(Words):
         return m.Report(who, self._incarnation(who, incarnation), "FINISH")
 
     def say_errs(self, who: str, how: str = "ValueError", at: str = "", code: str = "1") -> Any:
-        return m.UserError(who, self._incarnation(who), how, self._at(at), exit_code=int(code))
+        return m.Raised(who, self._incarnation(who), how, self._at(at), exit_code=int(code))
 
     def say_dies(self, who: str, incarnation: str = "", how: str = "SIGKILL", at: str = "") -> Any:
         return m.Died(who, self._incarnation(who, incarnation), how, self._at(at))

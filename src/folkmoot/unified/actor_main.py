@@ -150,7 +150,7 @@ class ActorProcess:
                 self.current.channel(name).finish()
         return result
 
-    def _fail(self, outcome: entry.Outcome) -> None:
+    def _fail(self, outcome: entry.EntryResult) -> None:
         print(outcome.traceback or outcome.how, file=sys.stderr, flush=True)
         self._say(
             stage=Stage.FAILED,

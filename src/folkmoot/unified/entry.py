@@ -40,7 +40,7 @@ class EntryError(ValueError):
     """A role's entry names nothing that can be run."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class EntryResult(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a worker's `start`."""
 
     ok: bool
@@ -99,15 +99,15 @@ def find_object(entry: str) -> Any:
     return found
 
 
-def run(work: Callable[[], Any]) -> Outcome:
+def run(work: Callable[[], Any]) -> EntryResult:
     """Do a worker's work and say what came of it; raises nothing."""
     try:
-        return Outcome(ok=True, result=_text(work()))
+        return EntryResult(ok=True, result=_text(work()))
     except SystemExit as error:
         return _exited(error)
     except BaseException as error:
         code = 130 if isinstance(error, KeyboardInterrupt) else 1
-        return Outcome(ok=False, how=_line(error), traceback=_traceback(error), exit_code=code)
+        return EntryResult(ok=False, how=_line(error), traceback=_traceback(error), exit_code=code)
 
 
 class _Plain(Worker):
@@ -188,11 +188,11 @@ def _export_module(function: Callable[..., Any], current: CurrentWorker) -> None
             current.methods.export(name_of(other), other)
 
 
-def _exited(error: SystemExit) -> Outcome:
+def _exited(error: SystemExit) -> EntryResult:
     if error.code in (None, 0):
-        return Outcome(ok=True)
+        return EntryResult(ok=True)
     code = error.code if isinstance(error.code, int) else 1
-    return Outcome(
+    return EntryResult(
         ok=False, how=f"exit code {error.code}", traceback=_traceback(error), exit_code=code
     )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from folkmoot.core.job import JobSpec
 from folkmoot.unified.launcher import Launcher, submit
-from folkmoot.unified.master.home import Home, HomeError, Outcome, Settings
+from folkmoot.unified.master.home import Home, HomeError, JobOutcome, Settings
 from folkmoot.unified.master.open_journal import check_url
 from folkmoot.unified.preload import preload
 from folkmoot.unified.substrate.open import SUBSTRATES, unknown
@@ -69,14 +69,14 @@ def run_job(
     ray_address: str = "",
     state: str = "",
     say: Callable[[str], None] = lambda _: None,
-) -> Outcome:
+) -> JobOutcome:
     """Until it is over. Ctrl-C stops the job and waits for its end."""
     return hold_job(prepare(spec, folder, substrate, ray_address, state), say)
 
 
 def hold_job(
     home: Home, say: Callable[[str], None] = lambda _: None, take_over: bool = False
-) -> Outcome:
+) -> JobOutcome:
     """Keep a master for the job until it is over; `take_over` replaces one that hangs."""
     if home.settings().substrate == "inprocess":
         return _hold_here(home)
@@ -104,7 +104,7 @@ def submit_job(
     return home
 
 
-def _hold_here(home: Home) -> Outcome:
+def _hold_here(home: Home) -> JobOutcome:
     from folkmoot.unified.master.__main__ import hold
 
     asyncio.run(hold(home))

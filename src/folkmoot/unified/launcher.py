@@ -15,7 +15,8 @@ from collections.abc import Callable
 
 from folkmoot.core.user_error import UserError
 from folkmoot.host.clock import backoff
-from folkmoot.unified.master.home import Home, HomeError, Outcome
+from folkmoot.host.processes import how_it_ended
+from folkmoot.unified.master.home import Home, HomeError, JobOutcome
 from folkmoot.unified.substrate.open import warm_up
 
 logger = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class Launcher:
         """Of the master that runs now."""
         return self._master.pid if self._master else None
 
-    def run(self) -> Outcome:
+    def run(self) -> JobOutcome:
         """Until the job is over."""
         warm(self._home)
         deaths, delays = 0, backoff(0.05, 5.0)
@@ -61,11 +62,13 @@ class Launcher:
             deaths += 1
             if code in (GIVE_UP, REPLACED) or deaths > self._most:
                 raise MasterError(self._last_words(code))
-            self._say(f"the master {_how(code)}; another one goes on ({deaths} of {self._most})")
+            self._say(
+                f"the master {how_it_ended(code)}; another one goes on ({deaths} of {self._most})"
+            )
             if deaths > 1:
                 time.sleep(next(delays))
 
-    def wait(self) -> Outcome:
+    def wait(self) -> JobOutcome:
         """For the end of a job that was asked to stop."""
         if self._master:
             self._master.wait()
@@ -98,11 +101,11 @@ class Launcher:
         said = next((line for line in reversed(lines) if line.startswith("folkmoot: ")), "")
         if said:
             return said.removeprefix("folkmoot: ")
-        return f"the master {_how(code)}, again and again:\n" + "\n".join(lines[-15:])
+        return f"the master {how_it_ended(code)}, again and again:\n" + "\n".join(lines[-15:])
 
 
 def warm(home: Home) -> None:
-    """Let the nursery import while the master does."""
+    """Let the fork server import while the master does."""
     if home.outcome() is None:
         said = home.settings()
         warm_up(said.substrate, home.run, said.preload, said.alone)
@@ -123,12 +126,6 @@ def submit(home: Home) -> None:
             stderr=output,
             start_new_session=True,
         )
-
-
-def _how(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    return f"was ended by {signal.Signals(-code).name}"
 
 
 def main() -> int:

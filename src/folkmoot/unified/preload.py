@@ -1,4 +1,4 @@
-"""What the nursery imports beforehand: the large libraries that the roles' modules begin with.
+"""What the fork server imports beforehand: the large libraries that the roles' modules begin with.
 
 Only libraries, never the user's modules: those may read the role's environment as they are
 imported, and it differs from role to role.

@@ -12,12 +12,12 @@ from folkmoot.core.job import JobSpec, Resource, RoleSpec, Timeouts
 from folkmoot.core.job import messages as m
 from folkmoot.unified.master.owner import OwnersLine
 from folkmoot.unified.preload import preload
+from support.examples import EXAMPLES
 from support.ray_nodes import kill_node, node
 from unified.master.job_run import SMALL, JobRun
 
 ROLES = "unified.backends.elastic_roles"
 SCRIPT = Path(__file__).with_name("elastic_roles.py")
-TESTS = Path(__file__).parents[2]
 
 
 def elastic(entry: str, **more: Any) -> RoleSpec:
@@ -28,7 +28,7 @@ def elastic(entry: str, **more: Any) -> RoleSpec:
 def job(folder: Path, ray: str, **roles: RoleSpec) -> Iterator[JobRun]:
     """Its workers leave their traces in `folder`."""
     name = f"job{secrets.token_hex(4)}"
-    spec = JobSpec(name=name, roles=roles, env={"WHERE": str(folder), "OMP_NUM_THREADS": "1"})
+    spec = JobSpec(name=name, roles=roles, env={"WHERE": str(folder)})
     run = JobRun(folder, spec, ray, preload=preload(spec))
     try:
         run.start()
@@ -117,7 +117,7 @@ def test_a_world_over_several_nodes_goes_on_without_one_that_is_killed(
 @pytest.mark.faults
 def test_ranks_of_a_global_iteration_come_back_alone(folder: Path, ray: str) -> None:
     """The one that died takes model and step from the other, whose process never ended."""
-    script = TESTS.parent / "examples" / "elastic_training.py"
+    script = EXAMPLES / "elastic_training.py"
     count = 400 if ray else 60  # on Ray the others go far until it is back
     args = ("--steps", str(count), "--pause", "0.05", "--losses", str(folder))
     with job(folder, ray, train=elastic(str(script), args=args, failure_domain="worker")) as run:

@@ -19,7 +19,7 @@ from folkmoot.core.job import messages as m
 from folkmoot.host.event_log import LogReader, records_in
 from folkmoot.unified.master import events
 from folkmoot.unified.master.__main__ import substrate_of
-from folkmoot.unified.master.home import Home, Outcome, Settings
+from folkmoot.unified.master.home import Home, JobOutcome, Settings
 from unified.substrate.processes import PATIENCE, wait_gone
 
 E = TypeVar("E", bound=msgspec.Struct)
@@ -62,7 +62,7 @@ class JobRun:
         shutil.rmtree(lost.folder)
         self._reader = LogReader(self.home.events, records_in(m, events))
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> JobOutcome:
         """Let the job end."""
         (self.folder / "finish").touch()
         self.masters[-1].wait(PATIENCE)
@@ -106,7 +106,7 @@ class JobRun:
     def kill(self, actor: str, incarnation: int = 1) -> None:
         os.kill(self.pid(actor, incarnation), signal.SIGKILL)
 
-    def nursery(self) -> int:
+    def fork_server(self) -> int:
         stat = Path(f"/proc/{self.pid('a-0')}/stat").read_text()
         return int(stat.rpartition(")")[2].split()[1])
 

@@ -111,11 +111,11 @@ def test_a_worker_that_finished_while_there_was_no_master_is_not_run_again(
         run.unbroken("a-0")
 
 
-def test_a_killed_nursery_costs_nothing(folder: Path) -> None:
+def test_a_killed_fork_server_costs_nothing(folder: Path) -> None:
     with job_run(folder, {"a": role(total=2)}) as run:
         run.start()
         run.takes_steps("a-0")
-        os.kill(run.nursery(), signal.SIGKILL)
+        os.kill(run.fork_server(), signal.SIGKILL)
         run.kill("a-1")
         run.takes_steps("a-1", 2)
         assert run.outcome().exit_code == 0

@@ -15,13 +15,13 @@ from folkmoot.core.job import Timeouts
 from unified.master.job_run import ROLES, JobRun, job_run, role
 
 STAGES = ("init", "check", "run", "stop")
-COMPONENTS = ("worker", "sub_master", "master", "nursery", "all")
+COMPONENTS = ("worker", "sub_master", "master", "fork_server", "all")
 SUBSTRATES = ("local", "ray")
 # The others are for `make faults`.
 QUICK = {
     ("local", "init", "master"),
     ("local", "check", "worker"),
-    ("local", "check", "nursery"),
+    ("local", "check", "fork_server"),
     ("local", "stop", "all"),
     ("ray", "check", "all"),
 }
@@ -41,13 +41,13 @@ def kill_master(run: JobRun) -> None:
     run.start()
 
 
-def kill_nursery(run: JobRun) -> None:
-    os.kill(run.nursery(), signal.SIGKILL)
+def kill_fork_server(run: JobRun) -> None:
+    os.kill(run.fork_server(), signal.SIGKILL)
 
 
 def kill_all(run: JobRun) -> None:
     """As a power cut would, but for the files; of Ray only what is ours."""
-    pids = [] if run.ray else [run.nursery()]
+    pids = [] if run.ray else [run.fork_server()]
     pids += [run.pid(actor) for actor in ("a-0", "a-1", "a-master")]
     run.masters[-1].kill()
     for pid in pids:
@@ -60,7 +60,7 @@ KILL: dict[str, Callable[[JobRun], None]] = {
     "worker": kill_worker,
     "sub_master": kill_sub_master,
     "master": kill_master,
-    "nursery": kill_nursery,
+    "fork_server": kill_fork_server,
     "all": kill_all,
 }
 
@@ -70,7 +70,7 @@ CASES = [
     for substrate in SUBSTRATES
     for stage in STAGES
     for component in COMPONENTS
-    if (substrate, component) != ("ray", "nursery")
+    if (substrate, component) != ("ray", "fork_server")
 ]
 
 

@@ -33,7 +33,7 @@ def _open(request: pytest.FixtureRequest, folder: Path) -> Iterator[Open]:
     elif request.param == "ray":
         yield from _on_ray(request.getfixturevalue("ray_cluster"), folder / "run")
     else:
-        yield from _local(folder / "nursery")
+        yield from _local(folder / "fork_server")
 
 
 def _on_ray(address: str, home: Path) -> Iterator[Open]:

@@ -19,8 +19,8 @@ ALONE = 60.0
 
 @pytest.fixture
 def home(folder: Path) -> Iterator[Path]:
-    """The nursery's folder; what is left in it in the end is ended."""
-    home = folder / "nursery"
+    """The fork server's folder; what is left in it in the end is ended."""
+    home = folder / "fork_server"
     yield home
     last = LocalSubstrate(home)
     last.open(2**40, lambda _: None)
@@ -31,7 +31,7 @@ def stand_at(home: Path, epoch: int = 1, alone: float = ALONE) -> Stand:
     return Stand(LocalSubstrate(home, alone=alone), home.parent, epoch)
 
 
-def nursery_of(stand: Stand, actor: str) -> int:
+def fork_server_of(stand: Stand, actor: str) -> int:
     """The process that forked this actor."""
     pid = stand.created(actor).pid
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
@@ -64,24 +64,24 @@ def test_an_actor_prints_into_its_log_and_has_its_environment(home: Path) -> Non
     assert log.read_text() == "printed by the actor\n"
 
 
-def test_actors_outlive_their_nursery(home: Path) -> None:
+def test_actors_outlive_their_fork_server(home: Path) -> None:
     stand = stand_at(home)
     pid = stand.create("a-0", "waits").pid
-    os.kill(nursery_of(stand, "a-0"), signal.SIGKILL)
-    stand.create("a-1", "returns")  # by the next nursery
+    os.kill(fork_server_of(stand, "a-0"), signal.SIGKILL)
+    stand.create("a-1", "returns")  # by the next fork server
     assert stand.ended("a-1").clean
     assert not [event for event in stand.heard if event.actor == "a-0"][1:]
     os.kill(pid, signal.SIGKILL)
     assert "nobody knows how" in stand.ended("a-0").how
 
 
-def test_an_end_that_no_nursery_saw_is_told_by_the_next(home: Path) -> None:
+def test_an_end_that_no_fork_server_saw_is_told_by_the_next(home: Path) -> None:
     stand = stand_at(home)
     pid = stand.create("a-0", "waits").pid
-    nursery = nursery_of(stand, "a-0")
-    os.kill(nursery, signal.SIGSTOP)
+    fork_server = fork_server_of(stand, "a-0")
+    os.kill(fork_server, signal.SIGSTOP)
     os.kill(pid, signal.SIGKILL)
-    os.kill(nursery, signal.SIGKILL)
+    os.kill(fork_server, signal.SIGKILL)
     assert "unseen" in stand.ended("a-0").how
 
 
@@ -110,23 +110,16 @@ def test_orders_of_an_older_master_are_refused(home: Path) -> None:
     assert new.found.living == (old.created("a-0"),)
 
 
-def test_a_nursery_that_no_master_comes_back_to_ends_with_its_actors(home: Path) -> None:
-    stand = stand_at(home, alone=0.2)
+@pytest.mark.parametrize(("leave", "alone"), [("end", ALONE), ("close", 0.2)])
+def test_at_the_end_and_when_no_master_comes_back_no_fork_server_and_no_socket_is_left(
+    home: Path, leave: str, alone: float
+) -> None:
+    stand = stand_at(home, alone=alone)
     pid = stand.create("a-0", "waits").pid
-    nursery = nursery_of(stand, "a-0")
-    stand.substrate.close()
-    wait_gone(nursery)
+    fork_server = fork_server_of(stand, "a-0")
+    getattr(stand.substrate, leave)()
+    wait_gone(fork_server)
     wait_gone(pid)
-    assert not [*home.glob("*.sock"), *home.glob("*.pid")]
-
-
-def test_after_the_end_there_is_no_nursery_and_no_socket(home: Path) -> None:
-    stand = stand_at(home)
-    pid = stand.create("a-0", "waits").pid
-    nursery = nursery_of(stand, "a-0")
-    stand.substrate.end()
-    wait_gone(pid)
-    wait_gone(nursery)
     assert not [*home.glob("*.sock"), *home.glob("*.pid")]
 
 

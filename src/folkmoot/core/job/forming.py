@@ -15,7 +15,7 @@ nothing changes. So it does not matter in which order things happened, nor who h
 
 from folkmoot.core.job import messages as m
 from folkmoot.core.job.draft import Draft
-from folkmoot.core.job.failing import renew, reset
+from folkmoot.core.job.failures import renew, reset
 from folkmoot.core.job.placement import Bundle, Gang
 from folkmoot.core.job.state import Actor, Phase, Placing, Role, Stage, State
 

@@ -9,7 +9,7 @@ The rules, in words:
   sub-masters found their workers fit, the job is **READY**: roles start in the order of their
   dependencies. When all have, it is **RUNNING** (`forming` has the details).
 - A failure is blamed on whoever failed first, charged to its budgets, and reaches as far as the
-  failure domain of the role says (`failing`). Nobody outside is touched. A failure that restarts
+  failure domain of the role says (`failures`). Nobody outside is touched. A failure that restarts
   the job leads back to INIT.
 - FINISH is the end of an actor's work; its process stays to answer calls, and its death is no
   failure any more. The job is over when all driver roles have finished; when a budget is used up;
@@ -28,7 +28,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from folkmoot.core.job import failing, forming, overdue, takeover
+from folkmoot.core.job import failures, forming, overdue, takeover
 from folkmoot.core.job import messages as m
 from folkmoot.core.job.config import JobSpec
 from folkmoot.core.job.draft import Draft
@@ -154,7 +154,7 @@ def _children_checked(draft: Draft, event: m.ChildrenChecked) -> m.Refused | Non
     draft.role(role.name, checking=False, checked=True)
     for id in event.bad:
         if id in role.world and draft.state.actors[id].fresh:
-            failing.fail(draft, id, "unfit", event.reason or "its check failed", event.at)
+            failures.fail(draft, id, "unfit", event.reason or "its check failed", event.at)
     return None
 
 
@@ -184,13 +184,13 @@ def _runs(draft: Draft, actor: Actor, generation: int) -> None:
     draft.stage(actor.id, Stage.RUNNING, generation=generation, deadline=deadline)
 
 
-def _user_error(draft: Draft, event: m.UserError) -> m.Refused | None:
+def _raised(draft: Draft, event: m.Raised) -> m.Refused | None:
     if refused := _unheard(draft.state, event.actor, event.incarnation):
         return refused
     actor = draft.state.actors[event.actor]
     if actor.stage in (Stage.FINISH, Stage.FAILED) or draft.state.finished(actor.role):
         return _not_now(f"{actor.id} is {actor.stage} already")
-    failing.suspect(draft, actor.id, event.how, event.at, event.exit_code)
+    failures.suspect(draft, actor.id, event.how, event.at, event.exit_code)
     return None
 
 
@@ -207,7 +207,7 @@ def _silent(draft: Draft, event: m.Silent) -> m.Refused | None:
     actor = draft.state.actors[event.actor]
     if actor.stage in (Stage.FINISH, Stage.FAILED) or draft.state.finished(actor.role):
         return _not_now(f"nothing is awaited from {actor.id}: it is {actor.stage}")
-    failing.fail(draft, actor.id, "silent", event.how, event.at)
+    failures.fail(draft, actor.id, "silent", event.how, event.at)
     return None
 
 
@@ -218,11 +218,11 @@ def _node_gone(draft: Draft, event: m.NodeGone) -> m.Refused | None:
     if not event.node or not there:
         return _not_now(f"nothing of the job is on the node '{event.node}'")
     if draft.state.working:
-        failing.lose_node(draft, event.node, event.at)
+        failures.lose_node(draft, event.node, event.at)
     else:
         for actor in there:
             draft.actor(actor.id, node="")
-            failing.buried(draft, actor.id)
+            failures.buried(draft, actor.id)
     return None
 
 
@@ -245,7 +245,7 @@ _RECEIVE: dict[type, Callable[[Draft, Any], m.Refused | None]] = {
     m.ActorReady: _actor_ready,
     m.ChildrenChecked: _children_checked,
     m.Report: _report,
-    m.UserError: _user_error,
+    m.Raised: _raised,
     m.Died: _died,
     m.Silent: _silent,
     m.NodeGone: _node_gone,

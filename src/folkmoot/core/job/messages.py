@@ -81,7 +81,7 @@ class Report(Event, frozen=True, tag=True):
     result: str = ""
 
 
-class UserError(Event, frozen=True, tag=True):
+class Raised(Event, frozen=True, tag=True):
     """The user's code raised; the process may live on. `how` is one line for people."""
 
     actor: str
@@ -144,7 +144,7 @@ AnyEvent = (
     | ActorReady
     | ChildrenChecked
     | Report
-    | UserError
+    | Raised
     | Died
     | Silent
     | NodeGone

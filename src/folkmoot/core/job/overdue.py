@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from folkmoot.core.job import delays, failing
+from folkmoot.core.job import delays, failures
 from folkmoot.core.job import messages as m
 from folkmoot.core.job.draft import Draft
 from folkmoot.core.job.forming import enough_placed
@@ -20,7 +20,7 @@ def _times(state: State) -> Iterator[int]:
         yield from delays.times(state)
         yield from (r.join_deadline for r in state.roles.values() if r.join_deadline)
         yield from (p.until for p in state.placing.values() if p.until is not None)
-        yield from (s.at + failing.grace(state) for s in state.suspects)
+        yield from (s.at + failures.grace(state) for s in state.suspects)
 
 
 def tick(draft: Draft) -> None:
@@ -33,8 +33,8 @@ def tick(draft: Draft) -> None:
     if not draft.state.working:
         return
     delays.over(draft)
-    while any(s.at + failing.grace(draft.state) <= now for s in draft.state.suspects):
-        failing.judge(draft)
+    while any(s.at + failures.grace(draft.state) <= now for s in draft.state.suspects):
+        failures.judge(draft)
     for role in list(draft.state.roles.values()):
         if role.join_deadline and role.join_deadline <= now:
             draft.role(role.name, join_deadline=0)
@@ -49,10 +49,10 @@ def _actor_overdue(draft: Draft, actor: Actor) -> None:
     if actor.doomed or not draft.state.working:
         why = actor.doomed or "it did not stop in time"
         draft.say(m.Kill(actor.id, actor.incarnation, why))
-        draft.actor(actor.id, doomed=why, deadline=draft.now + failing.KILL_AGAIN)
+        draft.actor(actor.id, doomed=why, deadline=draft.now + failures.KILL_AGAIN)
         return
     draft.actor(actor.id, deadline=None)
-    failing.fail(draft, actor.id, "silent", _awaited(draft.state, actor), draft.now)
+    failures.fail(draft, actor.id, "silent", _awaited(draft.state, actor), draft.now)
 
 
 def _awaited(state: State, actor: Actor) -> str:
@@ -71,7 +71,7 @@ def without_place(draft: Draft, gang: str, reason: str) -> None:
     totals = {name: role.total for name, role in state.roles.items()}
     found = next(g for g in state.spec.gangs_of(totals) if g.name == gang)
     if not enough_placed(state, found):
-        failing.end(draft, f"{gang} cannot be placed: {reason}", 1)
+        failures.end(draft, f"{gang} cannot be placed: {reason}", 1)
     waiting = Placing(state.placing[gang].actors, None)
     draft.set(placing={**state.placing, gang: waiting})
 
@@ -80,13 +80,13 @@ def bury(draft: Draft, id: str, how: str, at: int) -> None:
     """A process is gone."""
     actor, state = draft.state.actors[id], draft.state
     if not state.working:
-        failing.buried(draft, id)
+        failures.buried(draft, id)
     elif actor.doomed:
-        failing.died_before(draft, actor, how, at)
-        failing.buried(draft, id)
+        failures.died_before(draft, actor, how, at)
+        failures.buried(draft, id)
     elif actor.stage in (Stage.FINISH, Stage.FAILED) or state.finished(actor.role):
         # Its work is done; or its error is known, and its end belongs to that.
         draft.actor(id, alive=False, deadline=None)
     else:
         draft.actor(id, alive=False, deadline=None)
-        failing.fail(draft, id, "died", how, at)
+        failures.fail(draft, id, "died", how, at)

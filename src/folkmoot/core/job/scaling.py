@@ -5,7 +5,7 @@ An elastic role forms anew, since its workers are one world.
 
 from folkmoot.core.job import messages as m
 from folkmoot.core.job.draft import Draft
-from folkmoot.core.job.failing import forget_suspects
+from folkmoot.core.job.failures import forget_suspects
 from folkmoot.core.job.forming import form_anew
 from folkmoot.core.job.state import Actor, Stage, State, actor_id
 

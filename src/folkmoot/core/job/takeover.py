@@ -5,7 +5,7 @@ was asked and not answered is asked again, since nobody knows whether it was car
 twice is the same as once. All times begin anew: nobody could be heard while there was no master.
 """
 
-from folkmoot.core.job import delays, failing, forming
+from folkmoot.core.job import delays, failures, forming
 from folkmoot.core.job import messages as m
 from folkmoot.core.job.draft import Draft
 from folkmoot.core.job.overdue import bury
@@ -70,7 +70,7 @@ def _ask_again(draft: Draft, actor: Actor) -> None:
     times = draft.state.spec_of(actor.id).timeouts
     if actor.doomed:
         draft.say(m.Kill(actor.id, actor.incarnation, actor.doomed))
-        draft.actor(actor.id, deadline=draft.now + failing.KILL_AGAIN)
+        draft.actor(actor.id, deadline=draft.now + failures.KILL_AGAIN)
     elif not draft.state.working:
         ask_to_stop(draft, actor)
     elif actor.stage == Stage.INIT:

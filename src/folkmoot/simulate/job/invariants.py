@@ -55,7 +55,7 @@ def who_failed_again_waits(audit: JobAudit, step: JobStep) -> Problems:
 def only_the_present_process_is_heard(audit: JobAudit, step: JobStep) -> Problems:
     """What a process says that is not the one of now, or is to go, changes nothing."""
     event = step.event
-    if step.after is step.before or not isinstance(event, m.ActorReady | m.Report | m.UserError):
+    if step.after is step.before or not isinstance(event, m.ActorReady | m.Report | m.Raised):
         return
     actor = step.before.actors[event.actor]
     if event.incarnation != actor.incarnation or not actor.alive or actor.doomed:

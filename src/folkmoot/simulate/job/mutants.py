@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from folkmoot.core.job import delays, failing, forming, machine, overdue, takeover
+from folkmoot.core.job import delays, failures, forming, machine, overdue, takeover
 from folkmoot.core.job import messages as m
 from folkmoot.core.job.draft import Draft
 from folkmoot.core.job.state import Actor, Phase, Stage, State
@@ -12,7 +12,7 @@ from folkmoot.core.table import Edge
 from folkmoot.simulate.mutants import Mutants
 
 _unknown, _start = machine._unknown, forming.start
-_bury, _buried = overdue.bury, failing.buried
+_bury, _buried = overdue.bury, failures.buried
 
 
 def _hear_all(state: State, id: str, incarnation: int) -> m.Refused | None:
@@ -99,30 +99,30 @@ def _blame_again(draft: Draft, id: str) -> None:
     """The end of a process that we killed is a failure of its own."""
     actor = draft.state.actors[id]
     if draft.state.working and actor.doomed:
-        failing._charge(draft, replace(draft.state.blamed[-1], actor=id), 1)
+        failures._charge(draft, replace(draft.state.blamed[-1], actor=id), 1)
     _buried(draft, id)
 
 
 MUTANTS: Mutants = {
     "any incarnation is heard": ((machine, "_unknown", _hear_all),),
     "the next process does not wait for the last": (
-        (failing, "renew", _do_not_wait),
+        (failures, "renew", _do_not_wait),
         (forming, "renew", _do_not_wait),
     ),
     "the second death of a role is ignored": ((overdue, "bury", _ignore_a_second_death),),
     "a new master restarts everyone": ((takeover, "take_over", _restart_all),),
-    "a failure reaches everyone": ((failing, "_reach", _reach_all),),
-    "a failure reaches nobody else": ((failing, "_reach", _reach_nobody_else),),
-    "no budget is ever used up": ((failing, "_exhausted", lambda *args: ""),),
-    "failures are not counted": ((failing, "_charge", _charge_nobody),),
-    "errors are judged at once": ((failing, "grace", lambda state: 0),),
-    "who suffered is charged": ((failing, "_explains", lambda *args: False),),
-    "the blame stays with who was told first": ((failing, "died_before", lambda *args: None),),
+    "a failure reaches everyone": ((failures, "_reach", _reach_all),),
+    "a failure reaches nobody else": ((failures, "_reach", _reach_nobody_else),),
+    "no budget is ever used up": ((failures, "_exhausted", lambda *args: ""),),
+    "failures are not counted": ((failures, "_charge", _charge_nobody),),
+    "errors are judged at once": ((failures, "grace", lambda state: 0),),
+    "who suffered is charged": ((failures, "_explains", lambda *args: False),),
+    "the blame stays with who was told first": ((failures, "died_before", lambda *args: None),),
     "it ends while processes are left": ((machine, "TABLE", tuple(map(_hasty, machine.TABLE))),),
     "nobody looks whether a process stops": ((takeover, "ask_to_stop", _forget_the_stopping),),
     "a role does not wait for who is on the way": ((forming, "_enough", _take_whoever_is_ready),),
     "one worker is enough": ((forming, "_enough", _one_is_enough),),
     "workers start before their sub-master": ((forming, "start", _start_together),),
     "who fails again does not wait": ((delays, "count", _never_wait),),
-    "the end of a killed process is charged": ((failing, "buried", _blame_again),),
+    "the end of a killed process is charged": ((failures, "buried", _blame_again),),
 }

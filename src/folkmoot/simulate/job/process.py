@@ -67,7 +67,7 @@ class Process:
         if self.hung or self.erred or not self.alive:
             return
         self.erred = True
-        self.tell(m.UserError(self.actor, self.incarnation, "ValueError", self.loop.now))
+        self.tell(m.Raised(self.actor, self.incarnation, "ValueError", self.loop.now))
         self._drag_others_down()
         if self.loop.chance(0.5):
             self._after(self.loop.random.uniform(1, 300), self._exit)
@@ -85,7 +85,7 @@ class Process:
             whose = (cause.actor, cause.incarnation)
             self.host.master.audit.tell(Suffered(self.actor, self.incarnation, *whose))
             self.erred = True
-            self.tell(m.UserError(self.actor, self.incarnation, "PeerLost", self.loop.now))
+            self.tell(m.Raised(self.actor, self.incarnation, "PeerLost", self.loop.now))
 
     # What it does.
 

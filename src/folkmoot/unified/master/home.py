@@ -36,7 +36,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How a job is run, beside what it is."""
 
     substrate: str = "local"
-    # Modules that the nursery imports beforehand.
+    # Modules that the fork server imports beforehand.
     preload: tuple[str, ...] = ()
     # Seconds that actors go on without a master.
     alone: float = 600.0
@@ -46,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ray_address: str = ""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class JobOutcome(msgspec.Struct, frozen=True):
     exit_code: int
     reason: str
 
@@ -139,13 +139,13 @@ class Home:
         except OSError as error:
             raise HomeError(f"the job's secret cannot be read: {error}") from None
 
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> JobOutcome | None:
         """How the job ended, once it has."""
         if not (self.folder / "outcome.json").exists():
             return None
-        return self._read("outcome.json", Outcome)
+        return self._read("outcome.json", JobOutcome)
 
-    def write_outcome(self, outcome: Outcome) -> None:
+    def write_outcome(self, outcome: JobOutcome) -> None:
         write_atomically(self.folder / "outcome.json", msgspec.json.encode(outcome))
 
     def tidy(self) -> None:

@@ -34,7 +34,7 @@ from folkmoot.unified.control import (
     decode_told,
 )
 from folkmoot.unified.master import events
-from folkmoot.unified.master.home import Home, Outcome
+from folkmoot.unified.master.home import Home, JobOutcome
 from folkmoot.unified.master.launches import Launches
 from folkmoot.unified.master.line import Contacts
 from folkmoot.unified.master.open_journal import open_journal
@@ -182,7 +182,7 @@ class PrimeMaster:
 
     async def _give_back(self, done: m.Finish) -> None:
         await asyncio.to_thread(self._substrate.end)
-        self.home.write_outcome(Outcome(done.exit_code, done.reason))
+        self.home.write_outcome(JobOutcome(done.exit_code, done.reason))
         self._log.write(events.MasterStopped(self.epoch, "the job is over"))
         self._log.close()
         self.home.tidy()
@@ -346,7 +346,7 @@ def _events_of(status: Status, now: int) -> Iterable[m.AnyEvent]:
     """What a status means to the machine, which refuses what it knows already."""
     who = (status.actor, status.incarnation)
     if status.stage is Stage.FAILED:
-        yield m.UserError(*who, status.how, now, status.traceback, status.exit_code or 1)
+        yield m.Raised(*who, status.how, now, status.traceback, status.exit_code or 1)
         return
     if status.stage is not Stage.INIT:
         yield m.ActorReady(*who)

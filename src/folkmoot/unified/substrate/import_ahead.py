@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-logger = logging.getLogger("folkmoot.nursery")
+logger = logging.getLogger("folkmoot.fork_server")
 #: The largest shared library of a package: a fifth of the time of torch's import.
 LIBRARIES = {"torch": "lib/libtorch_cpu.so"}
 

@@ -1,7 +1,7 @@
-"""Actors as processes of this machine, forked by a nursery (`nursery`) that outlives the master.
+"""Actors as processes of this machine, forked by a fork server that outlives the master.
 
-Every order goes to the nursery over one connection; a thread hears what it tells. When that
-connection breaks, the nursery has died: another is started, which finds the actors that live.
+Every order goes to the fork server over one connection; a thread hears what it tells. When that
+connection breaks, the fork server has died: another is started, which finds the actors that live.
 """
 
 import contextlib
@@ -28,8 +28,8 @@ from folkmoot.unified.substrate import (
     Superseded,
     Tell,
 )
-from folkmoot.unified.substrate.nursery import NODE
-from folkmoot.unified.substrate.nursery_wire import (
+from folkmoot.unified.substrate.fork_server import NODE
+from folkmoot.unified.substrate.fork_server_wire import (
     AllEnded,
     Attach,
     EndAll,
@@ -44,16 +44,16 @@ from folkmoot.unified.substrate.nursery_wire import (
     receive,
 )
 
-# Seconds that a nursery may take to import what it is told to.
+# Seconds that a fork server may take to import what it is told to.
 START = 120.0
-# Nurseries tried before it is said that none can be had.
+# Fork servers tried before it is said that none can be had.
 TRIES = 5
 # Seconds that orphaned actors may go on with no master.
 ALONE = 600.0
 
 
 class LocalSubstrate:
-    """`preload` names modules that the nursery imports beforehand."""
+    """`preload` names modules that the fork server imports beforehand."""
 
     host = ""
 
@@ -64,7 +64,7 @@ class LocalSubstrate:
         self._wanted: dict[Name, Launch] = {}  # ordered, and not known to exist or to have ended
         self._living: set[Name] = set()
         self._gpus: dict[str, float] = {}  # that gangs have
-        self._nursery: subprocess.Popen[bytes] | None = None  # that we started
+        self._fork_server: subprocess.Popen[bytes] | None = None  # that we started
         self._closed = False
         self._all_ended = threading.Event()
         self._superseded: int | None = None
@@ -75,7 +75,7 @@ class LocalSubstrate:
         self._stream = stream
         self._living = {Name(c.actor, c.incarnation) for c in here.living}
         self._listener = threading.Thread(
-            target=self._listen, args=(stream, messages), name="nursery", daemon=True
+            target=self._listen, args=(stream, messages), name="fork_server", daemon=True
         )
         self._listener.start()
         return Found(here.living, here.ended)
@@ -133,7 +133,7 @@ class LocalSubstrate:
             raise Superseded(f"the master of epoch {self._superseded} gives the orders now")
         with self._lock:
             if self._stream:
-                # A nursery that is gone is replaced by `_listen`, which repeats what it must.
+                # A fork server that is gone is replaced by `_listen`, which repeats what it must.
                 with contextlib.suppress(OSError):
                     self._stream.sendall(b"".join(map(packed, orders)))
 
@@ -142,8 +142,8 @@ class LocalSubstrate:
             stream, messages = self._connect(), Messages()
             if here := self._introduce(stream, messages):
                 return stream, messages, here
-            stream.close()  # that nursery was just dying
-        raise SubstrateError(f"the nursery of {self._folder} ends whenever it is spoken to")
+            stream.close()  # that fork server was just dying
+        raise SubstrateError(f"the fork server of {self._folder} ends whenever it is spoken to")
 
     def _introduce(self, stream: socket.socket, messages: Messages) -> Here | None:
         stream.settimeout(None)
@@ -158,20 +158,20 @@ class LocalSubstrate:
         return None
 
     def _connect(self) -> socket.socket:
-        """To the nursery that is there, or to a new one."""
-        address, until = f"unix:{self._folder}/nursery.sock", time.monotonic() + START
+        """To the fork server that is there, or to a new one."""
+        address, until = f"unix:{self._folder}/fork_server.sock", time.monotonic() + START
         failed = 0
         for delay in backoff(0.01, 0.1):
             with contextlib.suppress(OSError):
                 return connect(address, START)
-            if self._nursery is None or self._nursery.poll() is not None:
-                failed += bool(self._nursery and self._nursery.returncode)
-                self._nursery = start_nursery(self._folder, self._preload, self._alone)
+            if self._fork_server is None or self._fork_server.poll() is not None:
+                failed += bool(self._fork_server and self._fork_server.returncode)
+                self._fork_server = start_fork_server(self._folder, self._preload, self._alone)
             if failed >= TRIES or time.monotonic() > until:
                 break
             time.sleep(delay)
-        last = (self._folder / "nursery.log").read_text(errors="replace").splitlines()[-15:]
-        raise SubstrateError("the nursery did not start:\n" + "\n".join(last))
+        last = (self._folder / "fork_server.log").read_text(errors="replace").splitlines()[-15:]
+        raise SubstrateError("the fork server did not start:\n" + "\n".join(last))
 
     def _listen(self, stream: socket.socket, messages: Messages) -> None:
         while True:
@@ -215,14 +215,16 @@ class LocalSubstrate:
             self._tell(ended)
 
     def _come_back(self) -> tuple[socket.socket, Messages]:
-        """The nursery died: start another, learn what became of the actors, repeat the orders."""
+        """The fork server died: start another, learn what became of actors, repeat the orders."""
         stream, messages, here = self._attach()
         with self._lock:
             self._stream = stream
         living = {Name(c.actor, c.incarnation): c for c in here.living}
         ended = {Name(e.actor, e.incarnation): e for e in here.ended}
         for name in [*self._living - living.keys()]:
-            self._gone(ended.get(name) or Ended(*name, "ended unseen, while its nursery was gone"))
+            self._gone(
+                ended.get(name) or Ended(*name, "ended unseen, while its fork server was gone")
+            )
         for name in [*self._wanted]:
             if name in living:
                 self._born(living[name])
@@ -232,12 +234,14 @@ class LocalSubstrate:
         return stream, messages
 
 
-def start_nursery(folder: Path, preload: Sequence[str], alone: float) -> "subprocess.Popen[bytes]":
+def start_fork_server(
+    folder: Path, preload: Sequence[str], alone: float
+) -> "subprocess.Popen[bytes]":
     """Start one, and do not wait for it. It ends at once where there is one already."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    command = [sys.executable, "-m", "folkmoot.unified.substrate.nursery", str(folder)]
+    command = [sys.executable, "-m", "folkmoot.unified.substrate.fork_server", str(folder)]
     command += [f"--alone={alone}", *(f"--preload={module}" for module in preload)]
-    with (folder / "nursery.log").open("ab") as output:
+    with (folder / "fork_server.log").open("ab") as output:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -29,11 +29,11 @@ def open_substrate(
 
 
 def warm_up(name: str, run: Path, preload: tuple[str, ...], alone: float) -> None:
-    """Begin what takes long and does not need a master: the imports of the nursery."""
+    """Begin what takes long and does not need a master: the imports of the fork server."""
     if name == "local":
-        from folkmoot.unified.substrate.local import start_nursery
+        from folkmoot.unified.substrate.local import start_fork_server
 
-        start_nursery(run, (ACTOR_MAIN, *preload), alone)
+        start_fork_server(run, (ACTOR_MAIN, *preload), alone)
 
 
 def unknown(name: str) -> SubstrateError:

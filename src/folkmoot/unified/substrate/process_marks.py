@@ -12,7 +12,7 @@ import msgspec
 
 from folkmoot.unified.substrate import Name
 
-#: `<folder of the nursery>/<actor>.<incarnation>`, in the environment of every actor.
+#: `<folder of the fork server>/<actor>.<incarnation>`, in the environment of every actor.
 ACTOR = "FOLKMOOT_ACTOR"
 
 

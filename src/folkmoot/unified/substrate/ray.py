@@ -22,6 +22,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from folkmoot.core.job.messages import Place
+from folkmoot.host.processes import how_it_ended
 from folkmoot.unified.substrate import (
     Created,
     Ended,
@@ -32,7 +33,6 @@ from folkmoot.unified.substrate import (
     SubstrateError,
     Tell,
 )
-from folkmoot.unified.substrate.nursery import how_it_ended
 from folkmoot.unified.substrate.ray_host import (
     NAMESPACE,
     RayHost,

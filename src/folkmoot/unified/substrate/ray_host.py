@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from folkmoot.unified import whereabouts
 from folkmoot.unified.substrate import Launch, Name
-from folkmoot.unified.substrate.nursery import _print_into, run_main
+from folkmoot.unified.substrate.fork_server import _print_into, run_main
 from folkmoot.unified.substrate.process_marks import ACTOR
 
 #: All our actors are in this namespace; `<job>/<actor>/<incarnation>` is a name.

@@ -1,12 +1,12 @@
-"""The nursery: a process that has imported what actors need, and forks them.
+"""The fork server: a process that has imported what actors need, and forks them.
 
-An actor begins in milliseconds, and the imports' memory is shared. The nursery is in a session of
-its own and outlives the master:
+An actor begins in milliseconds, and the imports' memory is shared. The fork server is in a session
+of its own and outlives the master:
 
 - It tells the master of every end as it reaps it. Ends that nobody heard are kept for the next.
 - When an actor ends, whatever it started ends too; even what took a session of its own, since
-  the nursery inherits it.
-- A nursery that is killed leaves its actors alive. The next one finds them by their marks
+  the fork server inherits it.
+- A fork server that is killed leaves its actors alive. The next one finds them by their marks
   (`process_marks`) and watches them as its own. An actor does nothing before its mark is written.
 - It ends with the job (`EndAll`), or when no master has come for `alone` seconds: then, too, it
   leaves nothing behind.
@@ -17,7 +17,6 @@ One thread, one loop, no locks: nothing here may be forked half-way.
 import argparse
 import contextlib
 import ctypes
-import fcntl
 import functools
 import importlib
 import logging
@@ -31,10 +30,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from folkmoot.host.files import lock_file
+from folkmoot.host.processes import how_it_ended
 from folkmoot.unified.rpc.address import forget, listen
 from folkmoot.unified.substrate import Created, Ended, Launch, Name
-from folkmoot.unified.substrate.import_ahead import import_ahead
-from folkmoot.unified.substrate.nursery_wire import (
+from folkmoot.unified.substrate.fork_server_wire import (
     AllEnded,
     Answer,
     Attach,
@@ -48,6 +48,7 @@ from folkmoot.unified.substrate.nursery_wire import (
     decode_order,
     packed,
 )
+from folkmoot.unified.substrate.import_ahead import import_ahead
 from folkmoot.unified.substrate.process_marks import (
     ACTOR,
     children,
@@ -58,18 +59,18 @@ from folkmoot.unified.substrate.process_marks import (
     write_mark,
 )
 
-logger = logging.getLogger("folkmoot.nursery")
+logger = logging.getLogger("folkmoot.fork_server")
 NODE = "local"
 # Ends that are kept for a master to come.
 KEPT = 10_000
 PR_SET_CHILD_SUBREAPER = 36
 
 
-class Nursery:
+class ForkServer:
     def __init__(self, folder: Path, alone: float, lock: int) -> None:
         self._folder, self._alone, self._lock = folder, alone, lock
         self._selector = selectors.DefaultSelector()
-        self._listening, self.address = listen(f"unix:{folder}/nursery.sock")
+        self._listening, self.address = listen(f"unix:{folder}/fork_server.sock")
         self._master: socket.socket | None = None
         self._epoch = 0
         self._living: dict[Name, int] = {}
@@ -182,8 +183,8 @@ class Nursery:
         """In the child: run the actor, and never return."""
         code = 1
         try:
-            self._forget_nursery()
-            if os.read(go, 1) == b"!":  # else nobody knows of us: the nursery died
+            self._forget_fork_server()
+            if os.read(go, 1) == b"!":  # else nobody knows of us: the fork server died
                 os.close(go)
                 os.environ.update(launch.env)
                 os.environ[ACTOR] = f"{self._folder}/{launch.name}"
@@ -197,7 +198,7 @@ class Nursery:
                 sys.stderr.flush()
             os._exit(code)
 
-    def _forget_nursery(self) -> None:
+    def _forget_fork_server(self) -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for key in [*self._selector.get_map().values()]:
@@ -241,7 +242,7 @@ class Nursery:
         self._tell(ended)
 
     def _adopt(self) -> None:
-        """Take over what a nursery before us left."""
+        """Take over what a fork server before us left."""
         for mark in read_marks(self._folder):
             try:
                 pidfd = os.pidfd_open(mark.pid) if runs(mark) else -1
@@ -249,7 +250,7 @@ class Nursery:
                 pidfd = -1
             self._living[mark.name] = mark.pid
             if pidfd < 0 or not runs(mark):
-                self._end(mark.name, "ended unseen, while its nursery was gone")
+                self._end(mark.name, "ended unseen, while its fork server was gone")
                 continue
             self._adopted[mark.name] = pidfd
             self._watch(pidfd, functools.partial(self._adopted_ended, mark.name))
@@ -259,7 +260,7 @@ class Nursery:
         self._selector.unregister(pidfd)
         os.close(pidfd)
         _end_group(self._living[name])
-        self._end(name, "ended; nobody knows how, since its nursery was gone")
+        self._end(name, "ended; nobody knows how, since its fork server was gone")
 
     # The end.
 
@@ -282,12 +283,6 @@ class Nursery:
 
     def _watch(self, what: socket.socket | int, act: Callable[[], None]) -> None:
         self._selector.register(what, selectors.EVENT_READ, act)
-
-
-def how_it_ended(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    return f"was ended by {signal.Signals(-code).name}"
 
 
 def run_main(launch: Launch) -> int:
@@ -342,16 +337,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--preload", action="append", default=[])
     given = parser.parse_args(arguments)
     logging.basicConfig(format="%(asctime)s %(name)s %(message)s")
-    lock = os.open(given.folder / "nursery.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    lock = lock_file(given.folder / "fork_server.lock")
+    if lock is None:
         return  # there is one; it may be just starting, or just ending
     _inherit_orphans()
     # Whoever connects meanwhile is answered when all is imported.
-    nursery = Nursery(given.folder, given.alone, lock)
+    fork_server = ForkServer(given.folder, given.alone, lock)
     import_ahead(given.preload)
-    nursery.run()
+    fork_server.run()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a master and a nursery say to each other: msgpack, each message after its length.
+"""What a master and a fork server say to each other: msgpack, each message after its length.
 
 Their socket lies in a folder that only its owner may enter, so both are of one user.
 """
