@@ -12,13 +12,18 @@ there for long.
 
 import mmap
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from folkmoot.unified.channel.regions import Regions
+import numpy as np
+
+from folkmoot.unified.channel.regions import Regions, pages
 
 Buffer = bytes | bytearray | memoryview
 RESERVE = 16 * 1024 * 1024
+MAP_NORESERVE = 0x4000  # Linux's: a heap may be larger than memory, its records are not
 
 
 class Heap:
@@ -58,16 +63,52 @@ class Heap:
         self._reserved = end
 
 
+class Mapped:
+    """A heap file as a consumer sees it, whole: `region` gives parts of it, `forget` ends them."""
+
+    def __init__(self, fd: int) -> None:
+        size = os.fstat(fd).st_size
+        self._map = mmap.mmap(fd, size, mmap.MAP_PRIVATE | MAP_NORESERVE)
+        self._bytes = np.frombuffer(self._map, np.uint8)
+        self._used: set[int] = set()
+
+    def region(self, offset: int, length: int) -> Any:
+        """To look at and, for oneself, to change; None when it is in use already.
+
+        Who is given a record a second time must not see what was changed in the first.
+        """
+        if offset in self._used:
+            return None
+        self._used.add(offset)
+        return self._bytes[offset : offset + length]
+
+    def forget(self, offset: int, length: int) -> None:
+        """Nothing looks at it: what was changed there is dropped, and the next sees the file's."""
+        self._map.madvise(mmap.MADV_DONTNEED, offset, pages(length))
+        self._used.discard(offset)
+
+
 class Maps:
     """The consumer's side: heap files are opened once, and kept open while they have a name."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._fds: dict[str, int] = {}
+        self._mapped: dict[str, Mapped] = {}
 
-    def map(self, heap: str, offset: int, length: int) -> mmap.mmap:
-        """A region to look at and, for oneself, to change. Unmapped when nothing uses it."""
-        return mmap.mmap(self._fd(heap), length, access=mmap.ACCESS_COPY, offset=offset)
+    def map(self, heap: str, offset: int, length: int) -> tuple[Any, Mapped | None]:
+        """A region to look at and, for oneself, to change; and what forgets it, if that must be.
+
+        A mapping for each would cost several system calls.
+        """
+        fd = self._fd(heap)
+        if sys.platform == "linux":  # where pages that were changed can be dropped
+            mapped = self._mapped.get(heap)
+            if mapped is None:
+                mapped = self._mapped[heap] = Mapped(fd)
+            if (region := mapped.region(offset, length)) is not None:
+                return region, mapped
+        return mmap.mmap(fd, length, access=mmap.ACCESS_COPY, offset=offset), None
 
     def copy(self, heap: str, offset: int, length: int) -> memoryview:
         """What lies there now."""
@@ -80,6 +121,7 @@ class Maps:
         for fd in self._fds.values():
             os.close(fd)
         self._fds.clear()
+        self._mapped.clear()
 
     def _fd(self, heap: str) -> int:
         fd = self._fds.get(heap)
@@ -92,6 +134,7 @@ class Maps:
         for heap, fd in list(self._fds.items()):
             if not os.fstat(fd).st_nlink:
                 os.close(self._fds.pop(heap))
+                self._mapped.pop(heap, None)
 
 
 def read_region(path: Path, offset: int, length: int) -> bytes:

@@ -56,11 +56,22 @@ class Line:
 
     def receive(self, seconds: float | None = None) -> Received | None:
         """The next message; None when none has come after so many seconds."""
+        if seconds == 0.0:
+            return self._arrived()
         until = None if seconds is None else time.monotonic() + seconds
         while not self._frames:
             if until is not None and not self._readable(until - time.monotonic()):
                 return None
             self._take(self._stream.recv_into(self._reader.space()))
+        return self._frames.popleft()
+
+    def _arrived(self) -> Received | None:
+        """What has come already."""
+        try:
+            while not self._frames:
+                self._take(self._stream.recv_into(self._reader.space(), 0, socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return None
         return self._frames.popleft()
 
     def close(self) -> None:

@@ -33,9 +33,9 @@ from folkmoot.unified.channel.messages import (
 from folkmoot.unified.channel.regions import PAGE
 from folkmoot.unified.channel.spool import Buffer
 
-MOST_BATCHES, MOST_LARGE = 8, 8 * 1024 * 1024  # that are not confirmed
+MOST_BATCHES, MOST_LARGE = 8, 16 * 1024 * 1024  # that are not confirmed
 BATCH, BATCH_SIZE = 512, 512 * 1024
-BATCH_LARGE = 4 * 1024 * 1024  # bytes in the heap
+BATCH_LARGE = 8 * 1024 * 1024  # bytes in the heap
 SMALLEST_BODY = 16 * 1024  # less goes over the socket
 
 

@@ -263,12 +263,13 @@ class Reader:
         return copied
 
     def _map(self, region: Region) -> Any:
-        mapped = self._maps.map(region.heap, region.offset, region.length)
+        heap, offset, length = region.heap, region.offset, region.length
+        seen, mapped = self._maps.map(heap, offset, length)
         if self._views is None:
             self._views = Views()
         assert self._line is not None
-        self._views.follow(mapped, self._line, (region.heap, region.offset))
-        return records.decode(memoryview(mapped))
+        self._views.follow(seen, self._line, (heap, offset), length, mapped)
+        return records.decode(memoryview(seen))
 
 
 class _TimeOver(TimeoutError):

@@ -6,6 +6,7 @@
 The first byte tells them apart: no pickle of protocol 5 begins with zero.
 """
 
+import functools
 import pickle
 import struct
 from collections.abc import Sequence
@@ -34,8 +35,7 @@ def decode(encoded: memoryview) -> Any:
 
 def _pack(parts: Sequence[Buffer]) -> list[Buffer]:
     """What is small in one piece, since pieces are not free, and each array as it is."""
-    head = _COUNT.pack(len(parts)) + struct.pack(f"<{len(parts)}Q", *map(len, parts))
-    small = bytearray(head)
+    small = bytearray(_head(len(parts)).pack(len(parts), *map(len, parts)))
     small += bytes(-len(small) % ALIGNMENT) + parts[0]
     pieces: list[Buffer] = []
     before = len(parts[0])
@@ -49,13 +49,19 @@ def _pack(parts: Sequence[Buffer]) -> list[Buffer]:
 
 def _unpack(encoded: memoryview) -> list[memoryview]:
     (count,) = _COUNT.unpack_from(encoded)
-    sizes = struct.unpack_from(f"<{count}Q", encoded, _COUNT.size)
-    at = _aligned(_COUNT.size + 8 * count)
+    head = _head(count)
+    _, *sizes = head.unpack_from(encoded)
+    at = _aligned(head.size)
     parts = []
     for size in sizes:
         parts.append(encoded[at : at + size])
         at += _aligned(size)
     return parts
+
+
+@functools.lru_cache(64)
+def _head(count: int) -> struct.Struct:
+    return struct.Struct(f"<xxxxI{count}Q")
 
 
 def _aligned(size: int) -> int:

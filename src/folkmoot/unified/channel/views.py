@@ -9,9 +9,10 @@ import contextlib
 import threading
 from collections import deque
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import ref
 
+from folkmoot.unified.channel.heap import Mapped
 from folkmoot.unified.channel.line import Line
 from folkmoot.unified.channel.messages import Released
 
@@ -19,37 +20,45 @@ LATER = 0.05
 Key = tuple[str, int]  # the heap and the offset of a region
 
 
-class _Over(NamedTuple):
+class _View(ref[Any]):
+    """Says to the callback what it was that ended."""
+
+    __slots__ = ("length", "line", "mapped", "region")
+
     line: Line
     region: Key
+    length: int
+    mapped: Mapped | None  # if it is a part of one
 
 
 class Views:
     def __init__(self) -> None:
-        self._refs: dict[int, Any] = {}
-        self._over: deque[_Over] = deque()
+        self._refs: dict[int, _View] = {}
+        self._over: deque[_View] = deque()
         self._count: dict[Line, int] = {}
         self._closing: set[Line] = set()
         self._lock = threading.Lock()
         self._woken: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def follow(self, mapped: Any, line: Line, region: Key) -> None:
-        number = id(mapped)
-
-        def over(_: Any) -> None:
-            # It may run anywhere, even while a lock is held: both of these wait for nobody.
-            self._refs.pop(number, None)
-            self._over.append(_Over(line, region))
-            if self._woken.empty():
-                self._woken.put(None)
-
+    def follow(
+        self, seen: Any, line: Line, region: Key, length: int, mapped: Mapped | None
+    ) -> None:
+        view = _View(seen, self._ended)
+        view.line, view.region, view.length, view.mapped = line, region, length, mapped
+        self._refs[id(view)] = view
         with self._lock:
             self._count[line] = self._count.get(line, 0) + 1
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="views", daemon=True)
                 self._thread.start()
-        self._refs[number] = ref(mapped, over)
+
+    def _ended(self, view: Any) -> None:
+        # It may run anywhere, even while a lock is held: all of this waits for nobody.
+        self._refs.pop(id(view), None)
+        self._over.append(view)
+        if self._woken.empty():
+            self._woken.put(None)
 
     def take(self, line: Line) -> list[Key]:
         """What is let go and was not told; whoever asks tells it over this line."""
@@ -71,8 +80,10 @@ class Views:
         found: dict[Line, list[Key]] = {}
         with contextlib.suppress(IndexError):
             while True:
-                line, region = self._over.popleft()
-                found.setdefault(line, []).append(region)
+                view = self._over.popleft()
+                if view.mapped is not None:  # before anybody writes there again
+                    view.mapped.forget(view.region[1], view.length)
+                found.setdefault(view.line, []).append(view.region)
         with self._lock:
             for line, regions in found.items():
                 self._count[line] -= len(regions)

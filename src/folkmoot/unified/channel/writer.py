@@ -159,12 +159,13 @@ class Writer:
 
     def _add_large(self, pieces: list[Buffer], size: int, until: float | None, split: bool) -> None:
         assert self._out.heap is not None
-        offset = self._out.heap.regions.take(size)
-        if offset is None and split:
-            self._out.send_batch()  # so that it can be used, and freed
-        while offset is None:
-            self._out.receive(until)
-            offset = self._out.heap.regions.take(size)
+        while (offset := self._out.heap.regions.take(size)) is None:
+            if split and self._out.next.sizes:
+                # So that it can be used, and freed. What comes meanwhile is read on the way: it
+                # may be all that will ever come, so look before waiting for more.
+                self._out.send_batch()
+            else:
+                self._out.receive(until)
         try:
             self._out.heap.write(offset, pieces)
         except OSError:  # the disk is full
