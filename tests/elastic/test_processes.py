@@ -5,8 +5,10 @@ import time
 from pathlib import Path
 
 import pytest
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from folkmoot.authority.store.kv.open import open_store
+from folkmoot.authority.store.kv import MAX_VALUE
+from folkmoot.authority.store.kv.open import open_store, parse_url
 from folkmoot.core.iteration import Record, keys
 from support.ranks import Ranks, audit, die_at_every_request, loop
 from support.stores import TcpServer
@@ -179,6 +181,51 @@ def test_garbage_where_the_decision_should_be_ends_the_ranks(
         for rank in range(4):
             assert ranks[f"rank-{rank}"].wait(60) == 1
             assert "Garbage: the store holds something else" in ranks.output(f"rank-{rank}")
+
+
+def test_a_value_of_the_wrong_size_ends_the_ranks(
+    four: Ranks, tcp_store_url: str, store_prefix: str
+) -> None:
+    host, port = parse_url(tcp_store_url).addresses[0]
+    stranger = TCPStore(host, port, is_master=False, wait_for_workers=False)
+    with four as ranks:
+        for rank in range(4):
+            ranks.run(rank, loop(10**6, "import time; time.sleep(0.01)"))
+        ranks.until(lambda: ranks.newest() >= 3)
+        stranger.set(f"{store_prefix}/{keys.CONSENSUS}", "x" * 2 * MAX_VALUE)
+        for rank in range(4):
+            assert ranks[f"rank-{rank}"].wait(60) == 1
+            told = ranks.output(f"rank-{rank}")
+            assert "Garbage: " in told
+            assert f"a value of {2 * MAX_VALUE} bytes, where a store keeps at most" in told
+
+
+def test_a_key_of_the_wrong_type_ends_the_rank_that_counts_with_it(
+    four: Ranks, tcp_store_url: str, store_prefix: str
+) -> None:
+    open_store(tcp_store_url, store_prefix).set(keys.incarnation(1), b"a word")
+    with four as ranks:
+        ranks.run(1, loop(1))
+        assert ranks["rank-1"].wait(60) == 1
+        told = ranks.output("rank-1")
+        assert "Garbage: " in told
+        assert "holds b'a word', not a number to add to; another program uses this key" in told
+
+
+def test_a_store_that_is_slow_costs_nobody_their_place(
+    tmp_path: Path, own_tcp_store: TcpServer
+) -> None:
+    with Ranks(tmp_path, own_tcp_store.url, 3, "job") as ranks:
+        for rank in range(3):
+            ranks.run(rank, loop(10**6, "import time; time.sleep(0.01)", patience=60.0))
+        ranks.until(lambda: ranks.newest() >= 3)
+        before = ranks.newest()
+        while ranks.newest() < before + 10:  # it answers only now and then
+            own_tcp_store.signal(signal.SIGSTOP)
+            time.sleep(0.5)
+            own_tcp_store.signal(signal.SIGCONT)
+            ranks.let_pass(0.05)
+        assert {record.ranks for record in ranks.records(0)} == {(0, 1, 2)}
 
 
 def test_a_store_that_hangs_for_a_while_costs_nobody_their_place(

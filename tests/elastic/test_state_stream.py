@@ -50,7 +50,6 @@ def same(one: Any, other: Any) -> bool:
 @pytest.mark.parametrize(
     "state",
     [
-        trained(),
         {},
         {"a": [1, 2.5, None, True, "x", b"y", (3, {4: 5})], "empty": torch.empty(0, 3)},
         {"scalar": torch.tensor(7), "bits": torch.tensor([True, False])},
@@ -62,6 +61,10 @@ def test_a_state_comes_over_bit_for_bit(state: dict[str, Any]) -> None:
     server = StateServer(state, "127.0.0.1")
     assert same(fetch_state(server.announcement), state)
     server.close()
+
+
+def test_the_state_of_a_training_comes_over_bit_for_bit() -> None:
+    test_a_state_comes_over_bit_for_bit(trained())
 
 
 def test_more_than_one_chunk_and_more_than_one_asker(monkeypatch: pytest.MonkeyPatch) -> None:

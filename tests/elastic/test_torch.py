@@ -13,8 +13,9 @@ import torch
 from folkmoot.elastic import GlobalIteration
 from folkmoot.elastic.torch import ElasticTraining
 from support.commands import FOLKMOOT
+from support.examples import EXAMPLES
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "elastic_training.py"
+EXAMPLE = EXAMPLES / "elastic_training.py"
 RUN = [*FOLKMOOT, "elastic", "run"]
 # The example's loop; each rank kills itself once, at another point of a step, and is started again.
 # It waits until all are there: when the last that has the state dies, nobody can pass it on.

@@ -42,7 +42,6 @@ class Ranks(Processes):
             settings.WORLD: str(world),
             settings.LOG: str(folder),
             settings.RULES: json.dumps({**RULES, **rules}),
-            "OMP_NUM_THREADS": "1",
         }
         super().__init__(folder, environment)
         self._logs = [LogReader(self.log(rank), records_in(m)) for rank in range(world)]
@@ -103,7 +102,7 @@ class Ranks(Processes):
 
 # A rank that is clearly slower than the others, so that it is the one who decides. It kills itself
 # at one of its requests to the store: before or after that was carried out, or in the middle, when
-# of its two operations the first has happened.
+# of its operations the first has happened, or when it has arrived and begins to wait.
 DYING = """
 import os, signal, time
 from folkmoot.authority.store.kv.open import open_store
@@ -124,6 +123,8 @@ class Dying:
             self.requests += 1
             if self.requests == {request} and {when!r} == "within" and "_and_" in name:
                 self.store.compare_set(*arguments[:3])
+            if self.requests == {request} and {when!r} == "waiting" and "_and_pile" in name:
+                self.store.compare_set_and_pile(*arguments[:5])
             if self.requests == {request} and {when!r} != "after":
                 os.kill(os.getpid(), signal.SIGKILL)
             answer = getattr(self.store, name)(*arguments)
@@ -139,7 +140,7 @@ with GlobalIteration(Dying(open_store(os.environ["FOLKMOOT_STORE"]))) as it:
 
 
 def die_at_every_request(ranks: Ranks, requests: range) -> None:
-    """Rank 1 dies before, within or after each of these, and is started again; the others go on."""
+    """Rank 1 dies at each of these, and is started again; the others go on."""
     body = "import time; time.sleep(0.005)"
     stop = ranks.folder / "stop"
     for rank in range(ranks.world):
@@ -150,7 +151,7 @@ def die_at_every_request(ranks: Ranks, requests: range) -> None:
             )
     won = 0
     for request in requests:
-        for when in ("before", "within", "after"):
+        for when in ("before", "within", "waiting", "after"):
             ranks.run(1, DYING.format(request=request, when=when))
             code = ranks["rank-1"].wait(PATIENCE)
             assert code == -signal.SIGKILL, ranks.output("rank-1")

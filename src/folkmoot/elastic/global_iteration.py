@@ -18,7 +18,9 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, Unpack
+
+from msgspec.structs import replace
 
 from folkmoot.authority.store.kv import Store
 from folkmoot.authority.store.kv.open import open_store
@@ -194,12 +196,12 @@ class GlobalIteration:
 
     def _shortened(self, request: m.Request) -> m.Request:
         """Wait no longer than until somebody could turn out to be silent."""
-        if not isinstance(request, m.Wait) or self._heartbeat is None:
+        if not isinstance(request, (m.Wait, m.Arrive)) or self._heartbeat is None:
             return request
         soon = self._heartbeat.until_silence()  # it is past while the thread cannot look
         if soon <= 0 or request.ms <= soon + MARGIN:
             return request
-        return m.Wait(request.key, soon + MARGIN, request.then)
+        return replace(request, ms=soon + MARGIN)
 
     def _tick(self) -> None:
         due = next_tick(self._state, now_ms())
@@ -211,13 +213,13 @@ class GlobalIteration:
         outcome = apply(self._state, event, now_ms(), random.getrandbits(32))
         self._state = outcome.state
         for effect in outcome.effects:
-            kind = type(effect)
-            if kind in ASK:
-                self._request = cast(m.Request, effect)
-            elif act := _ACTS.get(kind):
-                if kind in LOGGED:
+            if act := _ACTS.get(type(effect)):
+                if type(effect) in LOGGED:
                     self._log.write(effect)
                 act(self, effect)
+
+    def _ask_next(self, request: m.Request) -> None:
+        self._request = request
 
     def _born(self, effect: m.Born) -> None:
         standing = read_heartbeat(effect.heartbeat)
@@ -272,6 +274,7 @@ class GlobalIteration:
 
 
 _ACTS: dict[type, Callable[[GlobalIteration, Any], None]] = {
+    **dict.fromkeys(ASK, GlobalIteration._ask_next),
     m.Born: GlobalIteration._born,
     m.Advanced: GlobalIteration._advanced,
     m.Excluded: GlobalIteration._excluded,

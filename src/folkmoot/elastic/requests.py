@@ -6,7 +6,7 @@ A request whose answer was lost is asked again: all of them bear that (`core/ite
 import time
 from collections.abc import Callable, Iterator
 
-from folkmoot.authority.store.kv import Store, StoreError, StoreGone
+from folkmoot.authority.store.kv import Bell, Store, StoreError, StoreGone
 from folkmoot.core.iteration.messages import (
     RUNG,
     Add,
@@ -18,6 +18,7 @@ from folkmoot.core.iteration.messages import (
     Set,
     Wait,
 )
+from folkmoot.core.iteration.record import count_notes
 from folkmoot.elastic.errors import Garbage, StoreLost
 from folkmoot.host.clock import backoff
 
@@ -31,12 +32,17 @@ def ask(store: Store, request: Request) -> Values:
     return ASK[type(request)](store, request)
 
 
+def _arrive(store: Store, r: Arrive) -> Values:
+    """Arrive, and wait if nothing else is to be done."""
+    enough = r.enough
+    bell = Bell(lambda pile: count_notes(pile) < enough, r.bell, r.ms / 1000, r.then)
+    return store.compare_set_and_pile(r.key, r.expected, r.desired, r.pile, r.note, bell)
+
+
 ASK: dict[type, Callable[..., Values]] = {
     CompareSet: lambda s, r: (s.compare_set(r.key, r.expected, r.desired),),
     Add: lambda s, r: (b"%d" % s.add(r.key, r.amount),),
-    Arrive: lambda s, r: s.compare_set_and_pile(
-        r.key, r.expected, r.desired, r.pile, r.note, r.bell
-    ),
+    Arrive: _arrive,
     Decide: lambda s, r: (s.compare_set_and_set(r.key, r.expected, r.desired, r.bell, RUNG),),
     GetMany: lambda s, r: tuple(s.get_many(r.keys)),
     Wait: lambda s, r: (s.wait(r.key, r.ms / 1000, r.then),),

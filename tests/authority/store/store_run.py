@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+from authority.any_run import OWNER, STRANGER, A, run
 from folkmoot.authority.access import Access
 from folkmoot.authority.store.create import create_run
 from folkmoot.authority.store.genesis import Genesis, found
@@ -13,32 +14,12 @@ from folkmoot.authority.store.log import Log
 from folkmoot.authority.store.mail import Mail, Message, read_mail, write_mail
 from folkmoot.authority.store.post import Post
 from folkmoot.authority.store.record import Place, Step, first_record, next_record
-from folkmoot.core.coordinator import Run
-from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.host.signing import Identity
-
-OWNER = Identity(b"o" * 32)
-A, B, C = (Identity(letter * 32) for letter in (b"a", b"b", b"c"))
-STRANGER = Identity(b"s" * 32)
-
-
-def run(**config: Any) -> Run:
-    defaults = {"total_steps": 4, "min_clients": 2, "delay": 0, "rounds_per_epoch": 2}
-    return Run(
-        run_id="moot",
-        config=CoordinatorConfig(**{**defaults, **config}),
-        model=Model(checkpoint="store/"),
-    )
 
 
 def genesis(allowed: Sequence[Identity] = (), **config: Any) -> Genesis:
     keys = frozenset(identity.public for identity in allowed)
     return found(run(**config), Access(keys, frozenset({OWNER.public})))
-
-
-def join(identity: Identity) -> m.Join:
-    return m.Join(identity.public, "moot")
 
 
 def mail(of: Genesis, slot: int, identity: Identity, message: Message) -> Mail:
@@ -73,7 +54,7 @@ class Clock:
         return self.now
 
 
-class Town:
+class RunInStore:
     """A store in memory with a run in it."""
 
     def __init__(self, allowed: Sequence[Identity] = (), **config: Any) -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority.store.store_run import A, C, after, begun, genesis
+from authority.any_run import A, C
+from authority.store.store_run import after, begun, genesis
 from folkmoot.authority.store.chain import KEPT, Chain, Unlinked
 from folkmoot.authority.store.record import SPAN, Invalid, Place
 from folkmoot.core.coordinator import messages as m

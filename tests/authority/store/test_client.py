@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from authority.store.store_run import OWNER, STRANGER, A, B, C, join, run
+from authority.any_run import OWNER, STRANGER, A, B, C, join, run, until
 from folkmoot.authority import Denied, Unreachable
 from folkmoot.authority.access import Access
 from folkmoot.authority.open import open_authority
@@ -19,7 +19,7 @@ from folkmoot.authority.store.client import StoreAuthority
 from folkmoot.authority.store.create import create_run
 from folkmoot.authority.store.kv.open import open_store
 from folkmoot.authority.store.kv.tcp_server import listen
-from folkmoot.core.coordinator import Coordinator, Phase, encode
+from folkmoot.core.coordinator import Phase, encode
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.view import view
 from folkmoot.host.signing import Identity
@@ -58,14 +58,6 @@ async def connected(
         yield opened
     finally:
         await asyncio.gather(*(authority.close() for authority in opened))
-
-
-async def until(authority: StoreAuthority, wanted: Phase) -> Coordinator:
-    async with asyncio.timeout(120):
-        async for state in authority.watch():
-            if state.phase is wanted:
-                return state
-    raise AssertionError("an authority is watched without end")
 
 
 async def test_all_see_the_same_state_and_one_who_comes_late_too(url: str) -> None:

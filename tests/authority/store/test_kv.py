@@ -3,10 +3,11 @@
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from folkmoot.authority.store.kv import MAX_VALUE, Store, StoreError, WrongType
+from folkmoot.authority.store.kv import MAX_VALUE, Bell, Store, StoreError, WrongType
 from folkmoot.authority.store.kv.open import open_store
 from folkmoot.authority.store.kv.register import Register
 
@@ -172,22 +173,54 @@ def test_wait_with_a_bell_gives_what_it_rings_for(store: Store) -> None:
     assert store.wait("bell", 0, "value") == b"newer"
 
 
-def test_who_said_what_it_will_wait_for_may_do_so_or_something_else(store: Store) -> None:
+def test_who_piles_waits_for_a_bell_if_that_is_worth_it(store: Store) -> None:
     other = store.clone()
     store.set("value", b"1")
-    other.compare_set_and_pile("mine", b"", b"1", "pile", b"a,", "bell")
-    assert other.wait("bell", 0.05, "value") is None
-    other.compare_set_and_pile("mine", b"1", b"2", "pile", b"a,", "bell")
+    piled: list[bytes] = []
+
+    def pile(expected: bytes, desired: bytes, seconds: float, worth: bool) -> Any:
+        def is_worth(notes: bytes) -> bool:
+            piled.append(notes)
+            return worth
+
+        bell = Bell(is_worth, "bell", seconds, "value")
+        return other.compare_set_and_pile("mine", expected, desired, "pile", b"a,", bell)
+
+    found = pile(b"", b"1", 0.05, True)
+    assert (found[0], found[2]) == (b"1", None)
+    assert pile(b"1", b"2", 60, False)[0] == b"2"
     assert other.get("value") == b"1"
-    other.compare_set_and_pile("mine", b"2", b"3", "pile", b"a,", "bell")
+    assert pile(b"1", b"3", 60, True)[0] == b"2"  # it did not go well, so nothing is waited for
+    assert len(piled) == 2
+    assert pile(b"2", b"3", 60, False)[0] == b"3"
     store.set("bell", b"1")
     assert other.wait("another", 0.05) is None
-    other.compare_set_and_pile("mine", b"3", b"4", "pile", b"a,", "bell")
+    assert pile(b"3", b"4", 60, False)[0] == b"4"
     assert other.compare_set_and_set("value", b"1", b"2", "bell", b"1") == b"2"
-    other.compare_set_and_pile("mine", b"4", b"5", "pile", b"a,", "bell")
-    assert other.wait("bell", 60, "value") == b"2"
+    assert pile(b"4", b"5", 60, True)[::2] == (b"5", b"2")
     assert other.get_many(["mine", "value"]) == [b"5", b"2"]
     other.close()
+
+
+def test_a_bell_that_rings_later_ends_the_wait_behind_a_pile(store: Store) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        other, heard = store.clone(), threading.Event()
+        bell = Bell(lambda notes: not heard.set(), "bell", 60, "value")
+        waiting = thread.submit(other.compare_set_and_pile, "mine", b"", b"1", "pile", b"a,", bell)
+        assert heard.wait(60)
+        assert store.compare_set_and_set("value", b"", b"new", "bell", b"1") == b"new"
+        assert waiting.result(60)[::2] == (b"1", b"new")
+        other.close()
+
+
+def test_many_keys_are_read_with_and_without_missing_ones(store: Store) -> None:
+    keys = [f"many {i}" for i in range(300)]
+    assert store.get_many(keys) == [None] * 300
+    for i, key in enumerate(keys):
+        store.set(key, b"%d" % i)
+    assert store.get_many(keys) == [b"%d" % i for i in range(300)]
+    store.delete("many 7")
+    assert store.get_many(keys[:9]) == [*(b"%d" % i for i in range(7)), None, b"8"]
 
 
 def test_wait_for_nothing_ends_with_none(store: Store) -> None:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from folkmoot.authority.store.kv import MAX_VALUE, Store, StoreError, StoreGone, WrongType
+from folkmoot.authority.store.kv import MAX_VALUE, Bell, Store, StoreError, StoreGone, WrongType
 from folkmoot.authority.store.kv import tcp_wire as wire
 from folkmoot.authority.store.kv.open import open_store, parse_url
 from folkmoot.authority.store.kv.tcp import TcpStore
@@ -179,9 +179,19 @@ def test_the_other_server_of_torch_is_understood() -> None:
     store.append("list", b"1")
     assert store.compare_set("key", b"", b"1") == b"1"
     assert store.wait("never", 0.1) is None
-    assert store.compare_set_and_pile("k", b"", b"1", "p", b"a,", "bell") == (b"1", b"a,")
+    first, later = (
+        Bell(lambda pile: False, "bell", 60, "k"),
+        Bell(lambda pile: True, "bell", 60, "k"),
+    )
+    assert store.compare_set_and_pile("k", b"", b"1", "p", b"a,", first) == (b"1", b"a,")
     assert store.compare_set_and_set("k", b"1", b"2", "bell", b"1") == b"2"
-    assert store.compare_set_and_pile("k", b"2", b"3", "p", b"b,", "bell") == (b"3", b"a,b,")
+    rung = store.compare_set_and_pile("k", b"2", b"3", "p", b"b,", later)
+    assert rung == (b"3", b"a,b,", b"3")
+    many = [f"many {i}" for i in range(9)]
+    for key in many:
+        store.set(key, b"1")
+    assert store.get_many(many) == [b"1"] * 9
+    assert store.get_many([*many, "none"]) == [b"1"] * 9 + [None]
     assert store.wait("bell", 60, "k") == b"3"
     assert store.get_many(["count", "list", "key", "none"]) == [b"3", b"1", b"1", None]
     store.set("count", b"word")

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from authority.store.store_run import OWNER, STRANGER, A, B, C, Town, join, run
+from authority.any_run import OWNER, STRANGER, A, B, C, join, run
+from authority.store.store_run import RunInStore
 from folkmoot.authority.access import Access
 from folkmoot.authority.store import keys
 from folkmoot.authority.store.chain import KEPT
@@ -20,26 +21,26 @@ from folkmoot.core.coordinator import Phase
 from folkmoot.core.coordinator import messages as m
 
 
-def awake(town: Town, *logs: Log) -> None:
+def awake(held: RunInStore, *logs: Log) -> None:
     """Let them have looked long enough to object."""
     for _ in range(5):
-        town.clock.now += AWAKE / 4
+        held.clock.now += AWAKE / 4
         for log in logs:
             log.look()
 
 
-def sign_of_life(town: Town, log: Log) -> None:
+def sign_of_life(held: RunInStore, log: Log) -> None:
     """One more record: nobody is in a hurry to make it."""
-    town.post(A, m.HealthCheck(A.public), log)
+    held.post(A, m.HealthCheck(A.public), log)
     assert log.make(0.0) is None
-    town.clock.now += UNHURRIED
+    held.clock.now += UNHURRIED
     assert log.make(0.0) is not None
 
 
 def test_a_letter_becomes_a_record_that_others_follow() -> None:
-    town = Town()
-    a, b = town.log(A), town.log(B)
-    slot = town.post(A, join(A), a)
+    held = RunInStore()
+    a, b = held.log(A), held.log(B)
+    slot = held.post(A, join(A), a)
     step = a.make(0.0)
     assert step is not None
     assert step.answers == {slot: None}
@@ -50,9 +51,9 @@ def test_a_letter_becomes_a_record_that_others_follow() -> None:
 
 
 def test_of_two_who_make_a_record_one_wins_and_the_other_follows() -> None:
-    town = Town()
-    a, b = town.log(A), town.log(B)
-    town.post(A, join(A), a)
+    held = RunInStore()
+    a, b = held.log(A), held.log(B)
+    held.post(A, join(A), a)
     assert a.make(0.0) is not None
     assert b.make(0.0) is None
     b.look()
@@ -61,32 +62,32 @@ def test_of_two_who_make_a_record_one_wins_and_the_other_follows() -> None:
 
 
 def test_signs_of_life_wait_for_company() -> None:
-    town = Town()
-    a = town.log(A)
-    town.post(A, join(A), a)
+    held = RunInStore()
+    a = held.log(A)
+    held.post(A, join(A), a)
     a.make(0.0)
-    town.post(A, m.HealthCheck(A.public), a)
+    held.post(A, m.HealthCheck(A.public), a)
     assert a.make(0.0) is None
-    town.post(B, join(B), a)
+    held.post(B, join(B), a)
     step = a.make(0.0)
     assert step is not None
     assert len(step.answers) == 2
-    town.post(A, m.HealthCheck(A.public), a)
+    held.post(A, m.HealthCheck(A.public), a)
     assert a.make(0.0) is None
-    town.clock.now += UNHURRIED
+    held.clock.now += UNHURRIED
     assert a.make(0.0) is not None
 
 
 def test_a_hole_holds_up_nobody_and_is_given_up() -> None:
-    town = Town()
-    a = town.log(A)
-    hole = town.store().add(keys.CLAIMED, 1)
-    town.post(A, join(A), a)
+    held = RunInStore()
+    a = held.log(A)
+    hole = held.store().add(keys.CLAIMED, 1)
+    held.post(A, join(A), a)
     step = a.make(0.0)
     assert step is not None
     assert a.newest.mailbox.holes == (hole,)
     assert a.make(0.0) is None
-    town.clock.now += HOLE_TIME
+    held.clock.now += HOLE_TIME
     gave_up = a.make(0.0)
     assert gave_up is not None
     assert gave_up.place.record.given_up == (hole,)
@@ -94,50 +95,50 @@ def test_a_hole_holds_up_nobody_and_is_given_up() -> None:
 
 
 def test_a_letter_that_comes_into_a_hole_in_time_is_taken() -> None:
-    town = Town()
-    a = town.log(A)
-    hole = town.store().add(keys.CLAIMED, 1)
-    town.post(A, join(A), a)
+    held = RunInStore()
+    a = held.log(A)
+    hole = held.store().add(keys.CLAIMED, 1)
+    held.post(A, join(A), a)
     a.make(0.0)
-    town.store().set(keys.letter(hole), write_mail(B, town.genesis, hole, join(B)))
+    held.store().set(keys.letter(hole), write_mail(B, held.genesis, hole, join(B)))
     step = a.make(0.0)
     assert step is not None
     assert step.answers == {hole: None}
 
 
 def test_what_is_no_letter_is_passed_over() -> None:
-    town = Town(allowed=[A, B])
-    a = town.log(A)
-    store = town.store()
+    held = RunInStore(allowed=[A, B])
+    a = held.log(A)
+    store = held.store()
     bad = [
         b"garbage",
         bytes(300_000),
-        write_mail(STRANGER, town.genesis, 3, join(STRANGER)),
-        write_mail(A, town.genesis, 4, join(B)),
-        write_mail(A, town.genesis, 5, m.Pause()),
-        write_mail(A, town.genesis, 99, join(A)),
+        write_mail(STRANGER, held.genesis, 3, join(STRANGER)),
+        write_mail(A, held.genesis, 4, join(B)),
+        write_mail(A, held.genesis, 5, m.Pause()),
+        write_mail(A, held.genesis, 99, join(A)),
     ]
     for slot, data in enumerate(bad, 1):
         store.set(keys.letter(store.add(keys.CLAIMED, 1)), data)
         assert store.get(keys.letter(slot)) == data
-    good = town.post(A, join(A), a)
+    good = held.post(A, join(A), a)
     step = a.make(0.0)
     assert step is not None
     assert step.answers == {good: None}
     assert step.place.record.given_up == tuple(range(1, len(bad) + 1))
-    assert town.log(B).newest == step.place
+    assert held.log(B).newest == step.place
 
 
 @pytest.mark.parametrize("value", [b"garbage", b"0", b"7", b"999999999999999999", b"-3", b"9" * 40])
 def test_a_counter_that_somebody_spoiled_is_set_right(value: bytes) -> None:
-    town = Town(min_clients=9)
-    a = town.log(A)
+    held = RunInStore(min_clients=9)
+    a = held.log(A)
     for who in (A, B):
-        town.post(who, join(who), a)
+        held.post(who, join(who), a)
     a.make(0.0)
-    town.store().set(keys.CLAIMED, value)
+    held.store().set(keys.CLAIMED, value)
     for _ in range(2):
-        slot = town.post(C, join(C), a)
+        slot = held.post(C, join(C), a)
         step = a.make(0.0)
         assert step is not None
         assert step.answers == {slot: None}
@@ -145,10 +146,10 @@ def test_a_counter_that_somebody_spoiled_is_set_right(value: bytes) -> None:
 
 
 def test_a_slot_that_somebody_filled_is_left_to_them() -> None:
-    town = Town()
-    a = town.log(A)
-    town.store().set(keys.letter(1), b"mine")
-    assert town.post(A, join(A), a) == 2
+    held = RunInStore()
+    a = held.log(A)
+    held.store().set(keys.letter(1), b"mine")
+    assert held.post(A, join(A), a) == 2
     step = a.make(0.0)
     assert step is not None
     assert step.answers == {2: None}
@@ -157,48 +158,48 @@ def test_a_slot_that_somebody_filled_is_left_to_them() -> None:
 # The register.
 
 
-def garbage(town: Town, log: Log) -> None:
-    town.store().set(keys.RECORD, b"garbage")
+def garbage(held: RunInStore, log: Log) -> None:
+    held.store().set(keys.RECORD, b"garbage")
 
 
-def deleted(town: Town, log: Log) -> None:
-    town.store().delete(keys.RECORD)
+def deleted(held: RunInStore, log: Log) -> None:
+    held.store().delete(keys.RECORD)
 
 
-def set_back(town: Town, log: Log) -> None:
-    town.store().set(keys.RECORD, town.store().get(keys.ready(1)) or b"")
+def set_back(held: RunInStore, log: Log) -> None:
+    held.store().set(keys.RECORD, held.store().get(keys.ready(1)) or b"")
 
 
-def first_again(town: Town, log: Log) -> None:
-    town.store().set(keys.RECORD, first_record(town.genesis, STRANGER).data)
+def first_again(held: RunInStore, log: Log) -> None:
+    held.store().set(keys.RECORD, first_record(held.genesis, STRANGER).data)
 
 
-def emptied(town: Town, log: Log) -> None:
-    store = town.store()
+def emptied(held: RunInStore, log: Log) -> None:
+    store = held.store()
     store._space.values.clear()
 
 
 @pytest.mark.parametrize("spoil", [garbage, deleted, set_back, first_again, emptied])
 def test_a_spoiled_register_is_put_right_and_told_of_once(
-    spoil: Callable[[Town, Log], None], caplog: pytest.LogCaptureFixture
+    spoil: Callable[[RunInStore, Log], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    town = Town(min_clients=9)
-    a, b = town.log(A), town.log(B)
+    held = RunInStore(min_clients=9)
+    a, b = held.log(A), held.log(B)
     for who in (A, B, C):
-        town.post(who, join(who), a)
+        held.post(who, join(who), a)
         a.make(0.0)
         b.look()
-    awake(town, a, b)
+    awake(held, a, b)
     newest = a.newest
-    spoil(town, a)
+    spoil(held, a)
     with caplog.at_level(logging.WARNING):
         for log in (b, a, b, a):
             assert log.look() == ([], False)
     assert a.newest == b.newest == newest
-    assert town.log(STRANGER).newest == newest  # and whoever comes finds all it needs
+    assert held.log(STRANGER).newest == newest  # and whoever comes finds all it needs
     told = [r for r in caplog.records if "put back" in r.getMessage()]
     assert 1 <= len(told) <= 2
-    sign_of_life(town, a)
+    sign_of_life(held, a)
     (step,), _ = b.look()
     assert step.place == a.newest
 
@@ -206,66 +207,66 @@ def test_a_spoiled_register_is_put_right_and_told_of_once(
 def test_a_record_from_the_future_is_put_back_until_it_is_insisted_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    town = Town(min_clients=9)
-    a, b = town.log(A), town.log(B)
+    held = RunInStore(min_clients=9)
+    a, b = held.log(A), held.log(B)
     for who in (A, B):
-        town.post(who, join(who), a)
+        held.post(who, join(who), a)
         a.make(0.0)
         b.look()
     before = b.newest
     a.clock.begin(before.time + 120_000)
-    town.post(C, join(C), a)
+    held.post(C, join(C), a)
     jumped = a.make(0.0)
     assert jumped is not None
     for _ in range(2):
         assert b.look() == ([], False)
         assert b.newest == before
-        assert town.store().get(keys.RECORD) == before.data
-        town.store().set(keys.RECORD, jumped.place.data)
+        assert held.store().get(keys.RECORD) == before.data
+        held.store().set(keys.RECORD, jumped.place.data)
     (step,), _ = b.look()
     assert step == jumped
     assert "ms ahead of our clock" in caplog.text
 
 
 def test_an_early_call_does_not_wake_for_ever() -> None:
-    town = Town()
-    a = town.log(A)
-    town.store().set(keys.ready(1), b"garbage")
+    held = RunInStore()
+    a = held.log(A)
+    held.store().set(keys.ready(1), b"garbage")
     assert a.wait(0.0)
     assert a.look() == ([], False)
     assert not a.wait(0.0)
-    town.store().set(keys.ready(1), b"garbage")
-    town.post(A, join(A), a)
+    held.store().set(keys.ready(1), b"garbage")
+    held.post(A, join(A), a)
     assert a.make(0.0) is not None
-    town.post(B, join(B), a)
+    held.post(B, join(B), a)
     assert a.make(0.0) is not None  # who builds on a record makes it known first
-    assert town.log(B).newest == a.newest
+    assert held.log(B).newest == a.newest
 
 
 def test_old_keys_are_removed_and_latecomers_still_get_in() -> None:
-    town = Town(min_clients=9)
-    a, sleeper = town.log(A), town.log(B)
-    town.post(A, join(A), a)
+    held = RunInStore(min_clients=9)
+    a, sleeper = held.log(A), held.log(B)
+    held.post(A, join(A), a)
     a.make(0.0)
     for _ in range(3 * SPAN):
-        sign_of_life(town, a)
+        sign_of_life(held, a)
     assert a.newest.version == 3 * SPAN + 1
-    late = town.log(C)
+    late = held.log(C)
     assert late.newest == a.newest
     assert sleeper.look() == ([], True)
     assert sleeper.newest == a.newest
-    left = town.store()._space.values
+    left = held.store()._space.values
     for kind in ("ready", "mail", "snapshot"):
         kept = [key for key in left if key.startswith(kind)]
         assert len(kept) <= KEPT + 2, kept
 
 
 def test_a_run_whose_newest_record_nobody_knows_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    town = Town()
-    town.store().set(keys.RECORD, b"garbage")
+    held = RunInStore()
+    held.store().set(keys.RECORD, b"garbage")
     monkeypatch.setattr("folkmoot.authority.store.log.MENDING", 0.0)
     with pytest.raises(Damaged, match="nobody who knows it mends it"):
-        town.log(A)
+        held.log(A)
 
 
 # A winner that dies between any two of its steps.
@@ -304,15 +305,15 @@ class Mortal(MemoryStore):
 @pytest.mark.parametrize("before", [2, SPAN - 1, SPAN, 2 * SPAN])
 def test_whatever_a_winner_leaves_undone_another_goes_on(before: int) -> None:
     for steps in range(60):
-        town = Town(min_clients=9)
-        patient = town.log(B)
-        town.post(A, join(A), patient)
+        held = RunInStore(min_clients=9)
+        patient = held.log(B)
+        held.post(A, join(A), patient)
         patient.make(0.0)
         while patient.newest.version < before:
-            sign_of_life(town, patient)
-        store = Mortal(town.name)
-        winner = town.log(A, store)
-        slot = town.post(C, join(C), patient)
+            sign_of_life(held, patient)
+        store = Mortal(held.name)
+        winner = held.log(A, store)
+        slot = held.post(C, join(C), patient)
         store.left = steps
         try:
             assert winner.make(0.0) is not None
@@ -323,9 +324,9 @@ def test_whatever_a_winner_leaves_undone_another_goes_on(before: int) -> None:
         made = patient.make(0.0)
         answers = [s.answers for s in (*seen, *([made] if made else []))]
         assert answers == [{slot: None}]
-        town.post(B, join(B), patient)
+        held.post(B, join(B), patient)
         assert patient.make(0.0) is not None
-        assert town.log(STRANGER).newest == patient.newest
+        assert held.log(STRANGER).newest == patient.newest
         if survived:
             return
     raise AssertionError("a record takes more steps than were tried")
@@ -353,10 +354,10 @@ def test_where_something_else_is_no_run_is_created() -> None:
 
 
 def test_a_creator_that_dies_half_way_is_finished_by_whoever_comes() -> None:
-    town = Town()
+    held = RunInStore()
     for key in (keys.RECORD, keys.ready(0)):
-        town.store().delete(key)
-    a = town.log(A)
+        held.store().delete(key)
+    a = held.log(A)
     assert a.newest.version == 0
     assert a.newest.state.phase is Phase.WaitingForMembers
-    assert not create_run(town.store(), town.run, Access(owners=frozenset({OWNER.public})), OWNER)
+    assert not create_run(held.store(), held.run, Access(owners=frozenset({OWNER.public})), OWNER)

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from authority.any_run import OWNER
 from folkmoot.authority.access import Access
 from folkmoot.authority.store import keys
 from folkmoot.authority.store.create import create_run
@@ -22,41 +23,36 @@ from folkmoot.authority.store.kv.open import open_store
 from folkmoot.core.coordinator import Run
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.host.processes import Processes
-from folkmoot.host.signing import Identity
 from support import light_member
 from support.commands import FOLKMOOT
 from support.etcd import Etcd
+from support.stores import TcpServer
 
-OWNER = Identity(b"o" * 32)
 PATIENCE = 120.0
 RECORD = re.compile(r"^record (\d+) (\w+) (\w+)$", re.MULTILINE)
-SERVE = [*FOLKMOOT, "store", "serve"]
 TOML = """
-run_id = "moot"
+run_id = "{run_id}"
 [config]
 total_steps = {steps}
 """
 
 
-class Moot(Processes):
-    """Members of one run, and the store it is in."""
+class Members(Processes):
+    """Members of one run in a store."""
 
-    def __init__(self, folder: Path, url: str = "", **config: Any) -> None:
+    def __init__(self, folder: Path, url: str, run_id: str, **config: Any) -> None:
         super().__init__(folder)
-        self.url, self.members = url or self.serve(0), list[str]()
+        self.url, self.members = url, list[str]()
         defaults = {"total_steps": 20, "rounds_per_epoch": 10, "min_clients": 2}
         times = {"round_witness_time": 0.5, "max_round_train_time": 2, "health_check_timeout": 4}
         settings = CoordinatorConfig(**{**defaults, **times, "delay": 0, **config})
-        self.run = Run(run_id="moot", config=settings, model=Model())
-        self.store = open_store(self.url, "moot")
+        self.run = Run(run_id=run_id, config=settings, model=Model())
+        self.store = open_store(self.url, run_id)
         create_run(self.store, self.run, Access(owners=frozenset({OWNER.public})), OWNER)
 
-    def serve(self, port: int) -> str:
-        return self.start_ready("store", [*SERVE, f"--port={port}"])
-
     def join(self, name: str, *options: str) -> None:
-        command = [sys.executable, light_member.__file__, self.url, "moot", name, *options]
-        self.start(name, command)
+        where = [self.url, self.run.run_id]
+        self.start(name, [sys.executable, light_member.__file__, *where, name, *options])
         if name not in self.members:
             self.members.append(name)
 
@@ -114,8 +110,8 @@ class Moot(Processes):
 
 
 @contextmanager
-def moot(folder: Path, *names: str, url: str = "", **config: Any) -> Iterator[Moot]:
-    with Moot(folder, url, **config) as made:
+def joined(folder: Path, run_id: str, url: str, *names: str, **config: Any) -> Iterator[Members]:
+    with Members(folder, url, run_id, **config) as made:
         for name in names:
             made.join(name)
         try:
@@ -124,8 +120,22 @@ def moot(folder: Path, *names: str, url: str = "", **config: Any) -> Iterator[Mo
             made.store.close()
 
 
-def test_a_member_is_killed_and_comes_back(tmp_path: Path) -> None:
-    with moot(tmp_path, "ana", "bob", "cyd", total_steps=30) as run:
+StartMembers = Callable[..., AbstractContextManager[Members]]
+
+
+@pytest.fixture
+def members_at(tmp_path: Path, store_prefix: str) -> StartMembers:
+    """Members of this test's own run, in the store at a url."""
+    return partial(joined, tmp_path, store_prefix)
+
+
+@pytest.fixture
+def members(members_at: StartMembers, tcp_store_url: str) -> StartMembers:
+    return partial(members_at, tcp_store_url)
+
+
+def test_a_member_is_killed_and_comes_back(members: StartMembers) -> None:
+    with members("ana", "bob", "cyd", total_steps=30) as run:
         run.until(lambda: run.trains("ana"), "training")
         run.kill("ana")
         before = run.version("bob")
@@ -135,9 +145,9 @@ def test_a_member_is_killed_and_comes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("operations", [0, 2])
-def test_one_that_just_won_a_record_is_killed(tmp_path: Path, operations: int) -> None:
+def test_one_that_just_won_a_record_is_killed(members: StartMembers, operations: int) -> None:
     # One epoch, which begins when it is there, however late it starts.
-    with moot(tmp_path, "bob", "cyd", init_min_clients=3, rounds_per_epoch=20) as run:
+    with members("bob", "cyd", init_min_clients=3, rounds_per_epoch=20) as run:
         run.join("ana", f"--die-after={operations}")
         run._known.add("ana")  # it is meant to die
         run.finish("bob", "cyd")
@@ -145,8 +155,8 @@ def test_one_that_just_won_a_record_is_killed(tmp_path: Path, operations: int) -
         assert "killed" in run.said("ana")
 
 
-def test_a_stranger_writes_garbage_and_deletes_the_register(tmp_path: Path) -> None:
-    with moot(tmp_path, "ana", "bob", "cyd", total_steps=100_000, rounds_per_epoch=1000) as run:
+def test_a_stranger_writes_garbage_and_deletes_the_register(members: StartMembers) -> None:
+    with members("ana", "bob", "cyd", total_steps=100_000, rounds_per_epoch=1000) as run:
         run.until(lambda: run.trains("ana"), "training")
         spoils: list[Callable[[], object]] = [
             lambda: run.store.set(keys.RECORD, b"garbage"),
@@ -166,12 +176,14 @@ def test_a_stranger_writes_garbage_and_deletes_the_register(tmp_path: Path) -> N
         assert sum(run.said(name).count("is put back") for name in run.members) <= 9
 
 
-def test_a_store_that_comes_back_empty_is_filled_again(tmp_path: Path) -> None:
-    with moot(tmp_path, "ana", "bob", total_steps=30) as run:
+def test_a_store_that_comes_back_empty_is_filled_again(
+    members_at: StartMembers, own_tcp_store: TcpServer
+) -> None:
+    with members_at(own_tcp_store.url, "ana", "bob", total_steps=30) as run:
         run.until(lambda: run.trains("ana"), "training")
-        run.kill("store")
+        own_tcp_store.kill()
         run.until(lambda: "unreachable" in run.said("ana") + run.said("bob"), "a notice")
-        run.serve(int(run.url.rpartition(":")[2]))
+        own_tcp_store.restart()
         run.join("cyd")
         run.reach_the_end("ana", "bob", "cyd")
         # The last record before its death may have been seen by its winner alone: then the store
@@ -179,8 +191,8 @@ def test_a_store_that_comes_back_empty_is_filled_again(tmp_path: Path) -> None:
         run.agree_in_the_end(max(run.version(name) for name in run.members))
 
 
-def test_a_wall_clock_that_is_an_hour_off_has_no_effect(tmp_path: Path) -> None:
-    with moot(tmp_path, "ana", "bob") as run:
+def test_a_wall_clock_that_is_an_hour_off_has_no_effect(members: StartMembers) -> None:
+    with members("ana", "bob") as run:
         run.join("cyd", "--wall-clock=3600")
         run.join("dan", "--wall-clock=-3600")
         run.finish("ana", "bob", "cyd", "dan")
@@ -188,35 +200,31 @@ def test_a_wall_clock_that_is_an_hour_off_has_no_effect(tmp_path: Path) -> None:
 
 
 @pytest.mark.faults
-def test_a_member_of_an_etcd_is_killed(tmp_path: Path) -> None:
-    etcd = Etcd(tmp_path / "etcd", members=3)
-    try:
-        with moot(tmp_path, "ana", "bob", url=etcd.url, total_steps=60) as run:
-            run.until(lambda: run.trains("ana"), "training")
-            etcd.kill(etcd.leader())
-            run.join("cyd")
-            run.finish("ana", "bob", "cyd")
-    finally:
-        etcd.stop()
+def test_a_member_of_an_etcd_is_killed(members_at: StartMembers, three_members: Etcd) -> None:
+    with members_at(three_members.url, "ana", "bob", total_steps=60) as run:
+        run.until(lambda: run.trains("ana"), "training")
+        three_members.kill(three_members.leader())
+        run.join("cyd")
+        run.finish("ana", "bob", "cyd")
 
 
-def test_of_two_who_create_a_run_one_does_and_another_one_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "run.toml").write_text(TOML.format(steps=5))
-    (tmp_path / "other.toml").write_text(TOML.format(steps=6))
-    with Processes(tmp_path) as processes:
-        url = processes.start_ready("store", [*SERVE, "--port=0"])
-        create = [*FOLKMOOT, "create", f"--store={url}"]
+def test_of_two_who_create_a_run_one_does_and_another_one_is_refused(
+    tmp_path: Path, tcp_store_url: str, store_prefix: str
+) -> None:
+    for file, steps in (("run.toml", 5), ("other.toml", 6)):
+        (tmp_path / file).write_text(TOML.format(run_id=store_prefix, steps=steps))
+    create = [*FOLKMOOT, "create", f"--store={tcp_store_url}"]
 
-        def creator(number: int, file: str) -> subprocess.Popen[str]:
-            command = [*create, str(tmp_path / file), f"--folder={tmp_path / str(number)}"]
-            both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-            return subprocess.Popen(command, **both)  # type: ignore[call-overload, no-any-return]
+    def creator(number: int, file: str) -> subprocess.Popen[str]:
+        command = [*create, str(tmp_path / file), f"--folder={tmp_path / str(number)}"]
+        both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen(command, **both)  # type: ignore[call-overload, no-any-return]
 
-        creators = [creator(number, "run.toml") for number in range(2)]
-        said = [process.communicate(timeout=PATIENCE)[0] for process in creators]
-        assert [process.returncode for process in creators] == [0, 0], said
-        assert sorted("(created)" in words for words in said) == [False, True], said
-        other = creator(2, "other.toml")
-        words = other.communicate(timeout=PATIENCE)[0]
-        assert other.returncode == 1
-        assert "has a run 'moot' already, with another configuration" in words
+    creators = [creator(number, "run.toml") for number in range(2)]
+    said = [process.communicate(timeout=PATIENCE)[0] for process in creators]
+    assert [process.returncode for process in creators] == [0, 0], said
+    assert sorted("(created)" in words for words in said) == [False, True], said
+    other = creator(2, "other.toml")
+    words = other.communicate(timeout=PATIENCE)[0]
+    assert other.returncode == 1
+    assert f"has a run {store_prefix!r} already, with another configuration" in words

@@ -2,35 +2,31 @@
 
 from collections import Counter
 
-from authority.store.store_run import STRANGER, A, B, C, after, begun, genesis, join
+from authority.any_run import STRANGER, A, B, C, join
+from authority.store.store_run import after, begun, genesis
 from folkmoot.authority.store.turn import hold, rank
 from folkmoot.core.coordinator import Coordinator, Phase
 
 MEMBERS = [A, B, C]
 
 
-def waiting() -> Coordinator:
-    of = genesis(min_clients=4)
-    letters = [(slot, who, join(who)) for slot, who in enumerate(MEMBERS, 1)]
-    return after(of, begun(of), 0, *letters).place.state
-
-
-def training() -> Coordinator:
-    of = genesis(min_clients=3)
+def three_joined(min_clients: int) -> Coordinator:
+    of = genesis(min_clients=min_clients)
     letters = [(slot, who, join(who)) for slot, who in enumerate(MEMBERS, 1)]
     return after(of, begun(of), 0, *letters).place.state
 
 
 def test_each_has_a_place_of_its_own_and_strangers_come_last() -> None:
-    for state in (waiting(), training()):
+    waiting, training = three_joined(4), three_joined(3)
+    for state in (waiting, training):
         for version in range(50):
             assert sorted(rank(state, version, who.public) for who in MEMBERS) == [0, 1, 2]
             assert rank(state, version, STRANGER.public) == 3
-    assert training().phase is Phase.Warmup
+    assert training.phase is Phase.Warmup
 
 
 def test_the_work_goes_round() -> None:
-    state = training()
+    state = three_joined(3)
     first = Counter(
         next(who.public for who in MEMBERS if rank(state, version, who.public) == 0)
         for version in range(300)

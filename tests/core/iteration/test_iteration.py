@@ -63,7 +63,7 @@ def test_a_record_has_the_processes_that_are_its_members(members: dict[int, int]
             assert record.has(rank, incarnation) == (members.get(rank) == incarnation)
 
 
-GOOD = b'{"iteration":0,"progress":0,"members":[[0,1]],"behind":[],"admit":[],"by":0}'
+GOOD = b'{"iteration":0,"progress":0,"by":0,"members":[[0,1]],"behind":[],"admit":[]}'
 
 
 @pytest.mark.parametrize(
@@ -241,10 +241,58 @@ def answer(data: st.DataObject, request: Any) -> tuple[bytes | None, ...]:
         case m.Add():
             return (str(data.draw(st.integers(-(2**63), 2**63 - 1))).encode(),)
         case m.Arrive(_, _, desired):
-            mine = (desired,) if data.draw(st.booleans()) else (data.draw(GARBAGE),)
-            return (*mine, data.draw(PILES))
+            if data.draw(st.booleans()):
+                return (data.draw(GARBAGE), data.draw(PILES))
+            waited = (data.draw(GARBAGE),) if data.draw(st.booleans()) else ()
+            return (desired, data.draw(PILES), *waited)
         case m.GetMany(keys):
             return tuple(data.draw(GARBAGE) for _ in keys)
         case m.CompareSet(_, _, desired) if data.draw(st.booleans()):
             return (desired,)
     return (data.draw(GARBAGE),)
+
+
+# An arrival that waits in the same breath.
+
+WORLD = 3
+RANKS = st.sets(st.integers(0, WORLD - 1), min_size=1)
+
+
+def arrived(last: set[int], target: int, silent: tuple[int, ...]) -> tuple[RankState, m.Arrive]:
+    """Rank 0, process 1, as it asks to arrive after a decision with the ranks `last` and itself."""
+    record = decision(target - 1, [Note(rank, 1, 4) for rank in {0, *last}], (), 0)
+    state = RankState(
+        Rules(WORLD), 0, Phase.Training, incarnation=1, register=encode_record(record),
+        record=record, target=target - 1, silent=silent, arrival=bytes(Arrival(target - 2, 1, 3)),
+    )  # fmt: skip
+    state, effects = machine.apply(state, m.Finished(5), 10, 0)
+    (request,) = (e for e in effects if isinstance(e, m.Arrive))
+    return state, request
+
+
+@given(RANKS, st.sets(st.integers(1, 2)), RANKS, st.integers(-1, 2), st.integers(1, 2))
+def test_to_wait_in_the_same_breath_is_to_arrive_and_then_to_wait(
+    last: set[int], silent: set[int], members: set[int], further: int, process: int
+) -> None:
+    target = 7
+    state, request = arrived(last, target, tuple(silent))
+    found = decision(target + further, [Note(r, process, 5) for r in members], (), 1)
+    pile = request.note if request.enough > 1 else b""
+    for value in (None, b"garbage", encode_record(found)):
+        at_once = machine.apply(state, m.Answered((request.desired, pile, value)), 20, 9)
+        waiting = machine.apply(state, m.Answered((request.desired, pile)), 20, 9)
+        if not any(isinstance(e, m.Wait) for e in waiting.effects):
+            assert request.enough <= 1  # it would not have been waited for
+            return
+        later = machine.apply(waiting.state, m.Answered((value,)), 20, 9)
+        assert at_once.state == later.state
+        told = [e for e in at_once.effects if not isinstance(e, m.StateChanged)]
+        assert told == [e for e in later.effects if not isinstance(e, m.StateChanged)]
+
+
+def test_an_arrival_waits_for_the_bell_that_its_wait_would_wait_for() -> None:
+    state, request = arrived({0, 1, 2}, 7, ())
+    _, effects = machine.apply(state, m.Answered((request.desired, request.note)), 20, 0)
+    (wait,) = (e for e in effects if isinstance(e, m.Wait))
+    assert (request.bell, request.ms, request.then) == (wait.key, wait.ms, wait.then)
+    assert request.enough == WORLD

@@ -20,7 +20,7 @@ from folkmoot.authority.store.kv.open import open_store, parse_url
 from folkmoot.authority.store.mail import Message, not_allowed
 from folkmoot.authority.store.post import Post
 from folkmoot.authority.store.record import Place, Step
-from folkmoot.authority.store.traffic import CountedStore, Traffic
+from folkmoot.authority.store.traffic import Traffic, counted
 from folkmoot.authority.store.worker import Worker
 from folkmoot.core.coordinator import Coordinator
 from folkmoot.core.coordinator import messages as m
@@ -66,7 +66,7 @@ class StoreAuthority:
         self._closed = False
 
     def _open_store(self) -> Store:
-        return CountedStore(open_store(self.url, self.run_id), self._traffic)
+        return counted(open_store(self.url, self.run_id), self._traffic)
 
     # What clients use.
 

@@ -110,10 +110,23 @@ TABLE: tuple[Edge[RankState], ...] = (
 )
 
 
-# By where they begin: a rank passes several edges in each of thousands of iterations a second.
-_EDGES = {
-    phase: tuple((e.due, P(e.target), e.when) for e in TABLE if e.source == phase) for phase in P
-}
+# By where they begin, each with what is told of it: a rank passes several edges in each of
+# thousands of iterations a second. Those to `Stopped` are due when it must stop, and never else.
+_Told = tuple[Callable[[RankState], bool], Phase, StateChanged]
+
+
+def _edges(*, stopping: bool) -> dict[Phase, tuple[_Told, ...]]:
+    return {
+        phase: tuple(
+            (e.due, P(e.target), StateChanged(phase, P(e.target), e.when))
+            for e in TABLE
+            if e.source == phase and (stopping or e.due is not must_stop)
+        )
+        for phase in P
+    }
+
+
+_EDGES, _STOPPING = _edges(stopping=False), _edges(stopping=True)
 
 
 def create(rules: Rules, rank: int) -> RankState:
@@ -128,14 +141,14 @@ def apply(state: RankState, event: m.AnyEvent, now: int, seed: int) -> Outcome[R
     changed, effects = _RECEIVE[type(event)](state, event, now)
     if changed is state:
         return Outcome(state, effects)
-    at = None
+    edges, at = _STOPPING if changed.stop else _EDGES, None
     while at is not changed:
         at = changed
-        for due, target, why in _EDGES[at.phase]:
+        for due, target, told in edges[at.phase]:
             if due(at):
                 entered = replace(at, phase=target, done=False)
                 changed, more = _ENTER[target](entered, at.phase, now)
-                effects += (StateChanged(at.phase, target, why), *more)
+                effects += (told, *more)
                 break
     if changed.phase is CONSENSUS and changed.asked is NOTHING:
         changed, more = _go_on(changed, seed)
@@ -176,8 +189,10 @@ def record_iteration_for_rank(state: RankState) -> Step:
     desired = bytes(Arrival(state.target - 1, state.incarnation, state.progress))
     note = encode_note(Note(state.rank, state.incarnation, state.progress))
     key, pile = keys.last_iteration(state.rank), keys.arrived(state.target)
-    bell = keys.ready(state.target)
-    return _ask(state, ARRIVAL, m.Arrive(key, state.arrival, desired, pile, note, bell))
+    enough = state.how_many_expected() - len(state.silent)
+    wait = keys.ready(state.target), _spread(state.rules, 167 * state.rank), keys.CONSENSUS
+    request = m.Arrive(key, state.arrival, desired, pile, note, enough, *wait)
+    return _ask(state, ARRIVAL, request)
 
 
 def get_active_ranks_for_coordination(
@@ -228,7 +243,7 @@ def _started(state: RankState, event: m.Started, now: int) -> Step:
 def _finished(state: RankState, event: m.Finished, now: int) -> Step:
     if state.phase is READY and state.asked is ARRIVAL:
         # Not sent yet: what it has loaded since it started counts.
-        return record_iteration_for_rank(replace(state, progress=event.progress))
+        return record_iteration_for_rank(replace(state, progress=event.progress, since=now))
     if state.phase is not TRAINING:
         return _refuse(state, f"it is not training: it is {state.phase}")
     return replace(state, done=True, progress=event.progress), ()
@@ -346,11 +361,13 @@ def _born(state: RankState, values: Values, now: int) -> Step:
 
 
 def _arrival(state: RankState, values: Values, now: int) -> Step:
-    found, pile = values
+    found, pile = values[:2]
     mine = bytes(Arrival(state.target - 1, state.incarnation, state.progress))
     if found != mine:
         return _arrive_again(state, found)
     state = replace(state, arrival=mine, done=True)
+    if len(values) > 2:
+        return _decision(state, values[2:], now)  # it has waited in the same breath
     # A note is on the pile before it is read: the last to arrive always sees everybody's.
     if count_notes(pile) + len(state.silent) < state.how_many_expected():
         return state, ()
@@ -471,12 +488,13 @@ def _enter_ready(state: RankState, before: Phase, now: int) -> Step:
     left_out: tuple[Effect, ...] = ()
     if before is NEW_ITERATION and state.record is not None:
         left_out = (m.Excluded(state.record),)
-    state, effects = record_iteration_for_rank(replace(state, target=state.iteration + 1))
+    arriving = replace(state, target=state.iteration + 1, since=now, deaf=False)
+    state, effects = record_iteration_for_rank(arriving)
     return state, left_out + effects
 
 
 def _enter_consensus(state: RankState, before: Phase, now: int) -> Step:
-    return replace(state, since=now, missing=(), deaf=False), ()
+    return replace(state, missing=()) if state.missing else state, ()
 
 
 def _go_on(state: RankState, seed: int) -> Step:
@@ -488,9 +506,13 @@ def _go_on(state: RankState, seed: int) -> Step:
         ranks = range(state.rules.world)
         arrivals, beats = map(keys.last_iteration, ranks), map(keys.heartbeat, ranks)
         return _ask(state, Asked.Everything, m.GetMany((keys.CONSENSUS, *arrivals, *beats)))
-    spread = state.rules.pace * (768 + seed % 512) // 1024
     bell = keys.SILENCE if state.deaf else keys.ready(state.target)
-    return _ask(state, DECISION, m.Wait(bell, max(spread, 1), keys.CONSENSUS))
+    return _ask(state, DECISION, m.Wait(bell, _spread(state.rules, seed), keys.CONSENSUS))
+
+
+def _spread(rules: Rules, seed: int) -> int:
+    """How long to wait before a look, in ms; ranks that waited equally long would look at once."""
+    return max(rules.pace * (768 + seed % 512) // 1024, 1)
 
 
 def _enter_advance(state: RankState, before: Phase, now: int) -> Step:

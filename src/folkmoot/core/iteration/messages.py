@@ -70,7 +70,8 @@ class Add(Effect, frozen=True, tag=True):
 class Arrive(Effect, frozen=True, tag=True):
     """`CompareSet`, then, however that went, a note onto a pile: a value, and all of the pile.
 
-    A `Wait` for `bell` will follow, unless it turns out that there is something else to do.
+    If the first went well, and fewer notes than `enough` lie there, nothing is left but to `Wait`
+    for `bell`. Who carries this out may do that at once; its value then comes behind the two.
     """
 
     key: str
@@ -78,7 +79,10 @@ class Arrive(Effect, frozen=True, tag=True):
     desired: bytes
     pile: str
     note: bytes
+    enough: int
     bell: str
+    ms: int
+    then: str
 
 
 class Decide(Effect, frozen=True, tag=True):

@@ -55,50 +55,55 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Member(rank, incarnation) in self.members
 
 
-class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A record whose members are not looked at yet."""
+# A record is written in two parts: what is new in each, and what mostly is as it was before.
 
+
+class _Head(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     iteration: Number
     progress: Number
-    members: msgspec.Raw
-    behind: tuple[Behind, ...]
-    admit: tuple[Number, ...]
     by: Number
 
 
+class _Who(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    members: tuple[Member, ...]
+    behind: tuple[Behind, ...]
+    admit: tuple[Number, ...]
+
+
+_BETWEEN = b',"members":'
 _rank_of, _progress_of = attrgetter("rank"), attrgetter("progress")
 _incarnation_of = attrgetter("incarnation")
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Written).decode
-_decode_members = msgspec.json.Decoder(tuple[Member, ...]).decode
+_decode_head = msgspec.json.Decoder(_Head).decode
+_decode_who = msgspec.json.Decoder(_Who).decode
 
 
 def encode_record(record: Record) -> bytes:
-    return _encode(record)
+    head = _encode(_Head(record.iteration, record.progress, record.by))
+    return head[:-1] + b"," + _encode(_Who(record.members, record.behind, record.admit))[1:]
 
 
 def read_record(value: bytes | None, world: int) -> Record | None:
+    head, _, who = (value or b"").partition(_BETWEEN)
     try:
-        written = _decode(value or b"")
-        members = _read_members(bytes(written.members), world)
+        new, same = _decode_head(head + b"}"), _read_who(who, world)
     except UNREADABLE:
         return None
-    iteration, progress, by = written.iteration, written.progress, written.by
-    behind, admit = written.behind, written.admit
-    if not members or by >= world or max(admit, default=0) >= world:
+    if same is None or new.by >= world:
         return None
-    if behind and max(map(_rank_of, behind)) >= world:
-        return None
-    return Record(iteration, progress, members, behind, admit, by)
+    return Record(new.iteration, new.progress, same.members, same.behind, same.admit, new.by)
 
 
-# Members are the same in nearly all decisions of a job: with many of them, most of what to read.
+# The same in nearly all decisions of a job: with many members, most of what there is to read.
 @lru_cache(maxsize=4)
-def _read_members(text: bytes, world: int) -> tuple[Member, ...]:
-    """In the order of their ranks, each of which is one of the world's; none if that is not so."""
-    members = _decode_members(text)
-    ranks = [-1, *map(_rank_of, members), world]
-    return members if all(a < b for a, b in pairwise(ranks)) else ()
+def _read_who(text: bytes, world: int) -> _Who | None:
+    """Members in the order of their ranks, and only ranks of this world; None if not so."""
+    who = _decode_who(b'{"members":' + text)
+    ranks = [-1, *map(_rank_of, who.members), world]
+    if not who.members or any(a >= b for a, b in pairwise(ranks)):
+        return None
+    others = *map(_rank_of, who.behind), *who.admit
+    return who if max(others, default=0) < world else None
 
 
 class Arrival(NamedTuple):
@@ -109,7 +114,7 @@ class Arrival(NamedTuple):
     progress: int
 
     def __bytes__(self) -> bytes:
-        return f"{self.iteration}:{self.incarnation}:{self.progress}".encode()
+        return b"%d:%d:%d" % (self.iteration, self.incarnation, self.progress)
 
 
 _ARRIVAL = re.compile(rb"(-1|\d{1,15}):(\d{1,15}):(\d{1,15})")

@@ -10,12 +10,12 @@ All of them pass the same conformance tests (`tests/authority/store/test_kv.py`)
   that one who waits holds up nobody.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 from folkmoot.core.user_error import UserError
 
-__all__ = ["MAX_VALUE", "Store", "StoreError", "StoreGone", "WrongType"]
+__all__ = ["MAX_VALUE", "Bell", "Store", "StoreError", "StoreGone", "WrongType"]
 
 # The most bytes of a value; more is refused before it is sent. etcd takes no more by default.
 MAX_VALUE = 1024 * 1024
@@ -31,6 +31,15 @@ class StoreGone(StoreError):
 
 class WrongType(StoreError):
     """The key holds what this operation cannot be done to."""
+
+
+class Bell(NamedTuple):
+    """What to wait for behind something else: as `Store.wait`."""
+
+    worth: Callable[[bytes], bool]
+    key: str
+    seconds: float
+    then: str
 
 
 class Store(Protocol):
@@ -69,13 +78,22 @@ class Store(Protocol):
         ...
 
     def compare_set_and_pile(
-        self, key: str, expected: bytes, desired: bytes, pile: str, note: bytes, bell: str = ""
-    ) -> tuple[bytes | None, bytes]:
+        self,
+        key: str,
+        expected: bytes,
+        desired: bytes,
+        pile: str,
+        note: bytes,
+        bell: Bell | None = None,
+    ) -> tuple[bytes | None, ...]:
         """`compare_set`, and then, however that went, put a note on a pile, and read all of it.
 
         One trip if it can; others may come between. Notes lie on the pile in any order. A pile is
         a key that is read by this and removed by `delete_many`, and is nothing to any other
-        operation. Who is going to `wait` for `bell` next may say so: that saves another trip.
+        operation.
+
+        With `bell`, when the first went well and `bell.worth` says so of the pile: `wait` for it,
+        whose value comes behind the two.
         """
         ...
 

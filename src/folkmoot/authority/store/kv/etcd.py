@@ -21,7 +21,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from folkmoot.authority.store.kv import StoreError
+from folkmoot.authority.store.kv import Bell, StoreError
 from folkmoot.authority.store.kv import etcd_requests as ask
 from folkmoot.authority.store.kv.etcd_cluster import MESSAGES, Cluster, Unanswered
 from folkmoot.authority.store.kv.limits import check_key, check_value
@@ -100,8 +100,14 @@ class EtcdStore:
         return self._compare_set_and(key, expected, desired, behind)[0]
 
     def compare_set_and_pile(
-        self, key: str, expected: bytes, desired: bytes, pile: str, note: bytes, bell: str = ""
-    ) -> tuple[bytes | None, bytes]:
+        self,
+        key: str,
+        expected: bytes,
+        desired: bytes,
+        pile: str,
+        note: bytes,
+        bell: Bell | None = None,
+    ) -> tuple[bytes | None, ...]:
         """Each connection has a key on the pile, so that those who come at once do not collide."""
         check_value(pile, note)
         name = check_key(pile)
@@ -110,10 +116,13 @@ class EtcdStore:
         behind = [mine, MESSAGES["RequestOp"](request_range=whole)]
         found, answer = self._compare_set_and(key, expected, desired, behind)
         if answer is None:
-            notes = self._cluster.ask("Range", whole, self._deadline())
+            pieces = self._cluster.ask("Range", whole, self._deadline())
         else:
-            notes = answer.responses[2].response_range
-        return found, b"".join(bytes(kv.value) for kv in notes.kvs)
+            pieces = answer.responses[2].response_range
+        notes = b"".join(bytes(kv.value) for kv in pieces.kvs)
+        if bell is None or found != desired or not bell.worth(notes):
+            return found, notes
+        return found, notes, self.wait(bell.key, bell.seconds, bell.then)
 
     def _compare_set_and(
         self, key: str, expected: bytes, desired: bytes, behind: list[Any]

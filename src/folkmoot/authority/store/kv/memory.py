@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Self
 
-from folkmoot.authority.store.kv import StoreError
+from folkmoot.authority.store.kv import Bell, StoreError
 from folkmoot.authority.store.kv.limits import check_key, check_value, sum_at
 
 
@@ -75,11 +75,20 @@ class MemoryStore:
         return found
 
     def compare_set_and_pile(
-        self, key: str, expected: bytes, desired: bytes, pile: str, note: bytes, bell: str = ""
-    ) -> tuple[bytes | None, bytes]:
+        self,
+        key: str,
+        expected: bytes,
+        desired: bytes,
+        pile: str,
+        note: bytes,
+        bell: Bell | None = None,
+    ) -> tuple[bytes | None, ...]:
         found = self.compare_set(key, expected, desired)
         self.append(pile, note)
-        return found, self.get(pile) or b""
+        notes = self.get(pile) or b""
+        if bell is None or found != desired or not bell.worth(notes):
+            return found, notes
+        return found, notes, self.wait(bell.key, bell.seconds, bell.then)
 
     def append(self, key: str, value: bytes) -> None:
         check_value(key, value)

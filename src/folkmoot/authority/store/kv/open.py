@@ -23,7 +23,7 @@ from folkmoot.authority.store.kv.prefix import PrefixStore
 TIMEOUT, PATIENCE = 10.0, 30.0
 
 
-class Place(msgspec.Struct, frozen=True):
+class StoreAddress(msgspec.Struct, frozen=True):
     """What a url says."""
 
     kind: str
@@ -39,13 +39,13 @@ class Place(msgspec.Struct, frozen=True):
         return float(self.options.get("timeout", TIMEOUT))
 
 
-def _memory(place: Place, prefix: str, patience: float) -> Store:
+def _memory(place: StoreAddress, prefix: str, patience: float) -> Store:
     from folkmoot.authority.store.kv.memory import MemoryStore
 
     return MemoryStore(place.name)
 
 
-def _tcp(place: Place, prefix: str, patience: float) -> Store:
+def _tcp(place: StoreAddress, prefix: str, patience: float) -> Store:
     from folkmoot.authority.store.kv.tcp import TcpStore
 
     if len(place.addresses) != 1:
@@ -53,7 +53,7 @@ def _tcp(place: Place, prefix: str, patience: float) -> Store:
     return TcpStore(*place.addresses[0], place.timeout, patience)
 
 
-def _etcd(place: Place, prefix: str, patience: float) -> Store:
+def _etcd(place: StoreAddress, prefix: str, patience: float) -> Store:
     from folkmoot.authority.store.kv.etcd import EtcdStore
     from folkmoot.authority.store.kv.etcd_cluster import Cluster
     from folkmoot.host.tls import ClientTls
@@ -67,7 +67,7 @@ def _etcd(place: Place, prefix: str, patience: float) -> Store:
 
 
 TLS = ("ca", "cert", "key")
-KINDS: dict[str, Callable[[Place, str, float], Store]] = {
+KINDS: dict[str, Callable[[StoreAddress, str, float], Store]] = {
     "tcp": _tcp,
     "etcd": _etcd,
     "etcds": _etcd,
@@ -91,7 +91,7 @@ def open_store(url: str, prefix: str = "", patience: float = PATIENCE) -> Store:
     return PrefixStore(store, prefix) if prefix else store
 
 
-def parse_url(url: str) -> Place:
+def parse_url(url: str) -> StoreAddress:
     kind, separator, rest = url.partition("://")
     if not separator or kind not in KINDS:
         known = ", ".join(f"{name}://" for name in KINDS)
@@ -106,10 +106,10 @@ def parse_url(url: str) -> Place:
     _check_timeout(options.get("timeout", str(TIMEOUT)))
     where = where.rstrip("/")
     if kind == "memory":
-        return Place(kind, name=where)
+        return StoreAddress(kind, name=where)
     account, _, addresses = where.rpartition("@")
     user, _, password = account.partition(":")
-    return Place(
+    return StoreAddress(
         kind,
         tuple(_address(one, kind) for one in addresses.split(",")),
         user=unquote(user),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from folkmoot.authority.store.kv import Store
+from folkmoot.authority.store.kv import Bell, Store
 
 
 class PrefixStore:
@@ -37,9 +37,17 @@ class PrefixStore:
         return self._store.compare_set_and_set(names[0], expected, desired, names[1], value)
 
     def compare_set_and_pile(
-        self, key: str, expected: bytes, desired: bytes, pile: str, note: bytes, bell: str = ""
-    ) -> tuple[bytes | None, bytes]:
-        name, onto, bell = self._key(key), self._key(pile), self._key(bell)
+        self,
+        key: str,
+        expected: bytes,
+        desired: bytes,
+        pile: str,
+        note: bytes,
+        bell: Bell | None = None,
+    ) -> tuple[bytes | None, ...]:
+        name, onto = self._key(key), self._key(pile)
+        if bell is not None:
+            bell = Bell(bell.worth, self._key(bell.key), bell.seconds, self._key(bell.then))
         return self._store.compare_set_and_pile(name, expected, desired, onto, note, bell)
 
     def append(self, key: str, value: bytes) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from folkmoot.authority.store.kv import StoreError, StoreGone, WrongType
+from folkmoot.authority.store.kv import Bell, StoreError, StoreGone, WrongType
 from folkmoot.authority.store.kv import tcp_wire as wire
 from folkmoot.authority.store.kv.limits import check_key, check_value, sum_at, too_long
 from folkmoot.host.clock import backoff
@@ -23,6 +23,8 @@ from folkmoot.host.clock import backoff
 T = TypeVar("T")
 # The most keys asked for at once: neither side's buffers may fill while both are sending.
 BATCH = 256
+# Up to so many are read one by one, in one trip; more as one request, in two.
+FEW = 4
 
 
 class TcpStore:
@@ -32,7 +34,7 @@ class TcpStore:
         self._host, self._port, self._timeout = host, port, timeout
         self._closed = False
         self._busy = threading.Lock()
-        self._awaited = b""  # the wait that the server was asked for in advance
+        self._waiting = False  # whether the server waits for something we no longer do
         self._connection: wire.Connection | None = self._connect_patiently(patience)
 
     def get(self, key: str) -> bytes | None:
@@ -42,11 +44,23 @@ class TcpStore:
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         found: list[bytes | None] = []
         for at in range(0, len(keys), BATCH):
-            batch = keys[at : at + BATCH]
-            requests = b"".join(wire.read(check_key(key)) for key in batch)
-            answer = partial(_values, len(batch))
-            found += self._read(f"one of {batch[0]} to {batch[-1]}", requests, answer)
+            found += self._get_batch(keys[at : at + BATCH])
         return found
+
+    def _get_batch(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Many as one request, if they are there: one by one, each costs the server an answer.
+
+        An older server ends the connection when one goes between look and read; then one by one.
+        """
+        named, names = f"one of {keys[0]} to {keys[-1]}", list(map(check_key, keys))
+        answer = partial(_values, len(names))
+        if len(names) > FEW and self._read(named, wire.check_all(names), _is_there):
+            try:
+                return self._write(named, wire.get_all(names), answer)
+            except StoreGone as gone:
+                if not isinstance(gone.__cause__, ConnectionError):
+                    raise
+        return self._read(named, b"".join(map(wire.read, names)), answer)
 
     def set(self, key: str, value: bytes) -> None:
         check_value(key, value)
@@ -86,16 +100,36 @@ class TcpStore:
         return self._compared(key, expected, desired, after)
 
     def compare_set_and_pile(
-        self, key: str, expected: bytes, desired: bytes, pile: str, note: bytes, bell: str = ""
-    ) -> tuple[bytes | None, bytes]:
+        self,
+        key: str,
+        expected: bytes,
+        desired: bytes,
+        pile: str,
+        note: bytes,
+        bell: Bell | None = None,
+    ) -> tuple[bytes | None, ...]:
+        """The server is asked for the wait along with the rest, and told if it need not be."""
         check_value(key, desired)
         check_value(pile, note)
         name = check_key(pile)
         request = wire.compare_set(check_key(key), expected, desired)
         request += wire.append(name, note) + wire.read(name)
-        awaited = wire.wait(check_key(bell)) if bell else b""
-        after, notes = self._write(pile, request + awaited, _compared_and_read, awaited)
-        return self._compared(key, expected, desired, after), notes or b""
+        if bell is None:
+            after, notes = self._write(pile, request, _compared_and_read)
+            return self._compared(key, expected, desired, after), notes
+        request += wire.wait(check_key(bell.key))
+        behind = wire.read(check_key(bell.then))
+
+        def answer(connection: wire.Connection) -> tuple[bytes | None, ...]:
+            after, notes = _compared_and_read(connection)
+            if after == desired != expected and bell.worth(notes):
+                _, value = _await_and_read(bell.seconds, behind, connection)
+                return after, notes, value
+            self._waiting = True
+            return after, notes
+
+        found, *more = self._write(pile, request, answer)
+        return self._compared(key, expected, desired, found or b""), *more
 
     def _compared(self, key: str, expected: bytes, desired: bytes, after: bytes) -> bytes | None:
         if after == desired != expected:
@@ -112,21 +146,24 @@ class TcpStore:
         self._write(key, wire.append(name, value) + wire.check(name), _acknowledged)
 
     def wait(self, key: str, seconds: float, then: str = "") -> bytes | None:
-        name, deadline = check_key(key), time.monotonic() + seconds
-        if then and seconds > 0:
-            behind = wire.read(check_key(then))
-            woken, value = self._read(
-                key, wire.wait(name), partial(_await_and_read, seconds, behind)
-            )
-            if woken:
-                return value
-        while not then and (left := deadline - time.monotonic()) > 0:
+        name = check_key(key)
+        if then:
+            return self._wait_for_bell(key, seconds, then)
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
             woken = self._read(key, wire.wait(name), partial(_await, left))
             if woken and (value := self._get_or_break(key)) is not None:
                 return value
             # It timed out, or was deleted as soon as it was set, or somebody looked in vain.
-        value = self._get_if_there(key)
-        return self.get(then) if then and value else value
+        return self._get_if_there(key)
+
+    def _wait_for_bell(self, key: str, seconds: float, then: str) -> bytes | None:
+        if seconds > 0:
+            answer = partial(_await_and_read, seconds, wire.read(check_key(then)))
+            woken, value = self._read(key, wire.wait(key.encode()), answer)
+            if woken:
+                return value
+        return self.get(then) if self._get_if_there(key) else None
 
     def _get_or_break(self, key: str) -> bytes | None:
         """Of a key that must be there: else the server ends the connection, and we make another."""
@@ -171,26 +208,18 @@ class TcpStore:
                 raise
             return self._write(key, request, answer)
 
-    def _write(
-        self,
-        key: str,
-        request: bytes,
-        answer: Callable[[wire.Connection], T],
-        awaited: bytes = b"",
-    ) -> T:
-        """Send and hear the answer; after that the server does the wait `awaited`, if any."""
+    def _write(self, key: str, request: bytes, answer: Callable[[wire.Connection], T]) -> T:
         if not self._busy.acquire(blocking=False):
             raise StoreError("two threads use one connection to the store; give each its clone")
         try:
             if self._connection is None or self._closed:
                 self._connection = self._connect()
-            if not self._awaited:
+            if not self._waiting:
                 self._connection.send(request)
-            elif request != self._awaited:
+            else:
                 self._connection.send(wire.cancel_wait() + request)
                 _wait_cancelled(self._connection)
-            # Else it was asked for that before.
-            self._awaited = awaited
+                self._waiting = False
             return answer(self._connection)
         except OSError as error:
             self._drop()
@@ -205,7 +234,7 @@ class TcpStore:
             self._busy.release()
 
     def _drop(self) -> None:
-        self._awaited = b""
+        self._waiting = False
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -272,8 +301,8 @@ def _compared_and_acknowledged(answer: wire.Connection) -> bytes:
     return after
 
 
-def _compared_and_read(answer: wire.Connection) -> tuple[bytes, bytes | None]:
-    return answer.take_value(), _value_or_none(answer)
+def _compared_and_read(answer: wire.Connection) -> tuple[bytes, bytes]:
+    return answer.take_value(), _value_or_none(answer) or b""
 
 
 def _numbers(count: int, answer: wire.Connection) -> list[int]:

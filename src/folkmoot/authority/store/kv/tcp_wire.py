@@ -13,11 +13,12 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Sequence
 
 from folkmoot.authority.store.kv import MAX_VALUE
 
 _VALIDATE, _SET, _COMPARE_SET, _GET, _ADD, _CHECK, _WAIT = 0, 1, 2, 3, 4, 5, 6
-_DELETE, _APPEND, _CANCEL_WAIT, _PING = 8, 9, 12, 13
+_DELETE, _APPEND, _MULTI_GET, _CANCEL_WAIT, _PING = 8, 9, 10, 12, 13
 _SIZE, _NUMBER = struct.Struct("=Q"), struct.Struct("=q")
 # A request with a key and its length; with a list of keys, of which there is one.
 _KEYED, _ONE_KEY = struct.Struct("=BQ"), struct.Struct("=BQQ")
@@ -50,6 +51,11 @@ def _keyed(request: int, key: bytes) -> bytes:
     return _KEYED.pack(request, len(key) + 1) + b"/" + key
 
 
+def _all_keyed(request: int, keys: Sequence[bytes]) -> bytes:
+    names = b"".join(_SIZE.pack(len(key) + 1) + b"/" + key for key in keys)
+    return _KEYED.pack(request, len(keys)) + names
+
+
 def _payload(value: bytes) -> bytes:
     return _SIZE.pack(len(value)) + value
 
@@ -70,6 +76,16 @@ def read(key: bytes) -> bytes:
 def get(key: bytes) -> bytes:
     """Of a key that is there."""
     return _keyed(_GET, key)
+
+
+def check_all(keys: Sequence[bytes]) -> bytes:
+    """Whether they are there, all of them."""
+    return _all_keyed(_CHECK, keys)
+
+
+def get_all(keys: Sequence[bytes]) -> bytes:
+    """Of keys that are there: one request, and one answer, which has the values in order."""
+    return _all_keyed(_MULTI_GET, keys)
 
 
 def set_acknowledged(key: bytes, value: bytes) -> bytes:
@@ -172,14 +188,15 @@ class Connection:
         return number
 
     def take_value(self) -> bytes:
-        size: int = _SIZE.unpack(self.take(8))[0]
+        at = self._taken
+        if len(self._received) < at + 8:
+            self._receive(8, self._timeout)
+            at = 0
+        size: int = _SIZE.unpack_from(self._received, at)[0]
         if size > MAX_VALUE:
             raise TooLong(size)
-        at, end = self._taken, self._taken + size
-        if len(self._received) < end:
-            return self.take(size)
-        self._taken = end
-        return self._received[at:end]
+        self._taken = at + 8
+        return self.take(size)
 
     def close(self) -> None:
         """Also wakes a thread that waits on it."""
