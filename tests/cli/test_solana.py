@@ -15,6 +15,7 @@ from solders.keypair import Keypair
 
 from folkmoot.authority.solana.localnet.serve import serving
 from folkmoot.host.signing import Identity
+from folkmoot.runs import control
 from support.commands import FOLKMOOT, folkmoot
 
 LOCALNET = [*FOLKMOOT, "solana", "localnet"]
@@ -46,7 +47,10 @@ def test_a_localnet_says_where_it_is_funds_a_key_and_ends_when_asked() -> None:
 
 
 def test_a_key_that_is_none_is_one_sentence() -> None:
-    assert folkmoot("solana", "localnet", "--fund", "x").exit_code == 1
+    assert "x is not a public key: give 64 hex" in refused("localnet", "--fund", "x")
+    for key in ("x", "z" * 64, "1" * 63):
+        where = ("solana:moot@http://127.0.0.1:9", key, "--key", "none")
+        assert f"{key} is not a public key" in refused("authorize", *where)
 
 
 @pytest.fixture
@@ -107,6 +111,7 @@ def test_an_owner_puts_a_run_on_chain_steers_it_and_closes_it(
     made = say("create-run", str(file), *where, "--closed", "--points", "9")
     url = f"solana:moot@{localnet}"
     assert f"folkmoot join {url}" in made
+    assert f"{owner.pubkey()} pays" in made
     assert "was there already" in say("create-run", str(file), *where)
     assert "moot: WaitingForMembers" in say("status", url)
     assert "nothing is due" in refused("tick", url, "--key", key)
@@ -117,12 +122,39 @@ def test_an_owner_puts_a_run_on_chain_steers_it_and_closes_it(
     assert "moot: Paused" in say("status", url)
     file.write_text(FILE.format(steps=9))
     assert "config.total_steps: 4 -> 9" in say("update", url, str(file), "--key", key)
+    assert "nothing to change" in say("update", url, str(file), "--key", key)
+    file.write_text(FILE.format(steps=9) + "max_clients = 257\n")
+    assert "config.max_clients must be at most 256" in refused(
+        "update", url, str(file), "--key", key
+    )
     clients = [str(Keypair().pubkey()), Identity.random().public.hex()]
     assert "2 authorized" in say("authorize", url, *clients, "--key", key)
+    assert "0 authorized, 2 already" in say("authorize", url, *clients, "--key", key)
     assert "2 revoked" in say("authorize", url, *clients, "--revoke", "--key", key)
     assert "moot: WaitingForMembers" in say("resume", url, "--key", key)
     assert "closed" in say("close", url, "--key", key)
-    assert "there is no such run" in refused("status", url)
+    for gone in (("status", url), ("close", url, "--key", key), ("tick", url, "--key", key)):
+        assert "there is no such run" in refused(*gone)
+
+
+def test_nobody_who_listens_is_said_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "PATIENCE", 0.5)
+    key = tmp_path / "owner.key"
+    Identity.load(key)
+    url = "solana:moot@http://127.0.0.1:9"
+    for words in (("status", url), ("pause", url, "--key", str(key))):
+        assert "nobody listens there; is the node running" in refused(*words)
+    assert "nobody listens" in folkmoot("status", url, "--run-id", "moot").output
+
+
+def test_a_run_on_solana_is_joined_by_its_url_alone(localnet: str, tmp_path: Path) -> None:
+    """No other name is asked for; a server may keep several."""
+    done = folkmoot("join", f"solana:moot@{localnet}", "--folder", tmp_path)
+    assert "joins run 'moot'" in done.output
+    assert "there is no such run" in done.output
+    assert "name the one to join with --run-id" in folkmoot("join", "127.0.0.1:7400").output
 
 
 def test_a_url_that_is_none_is_one_sentence(tmp_path: Path) -> None:

@@ -6,9 +6,12 @@ from typing import Annotated
 
 import typer
 
+from folkmoot.cli.group import add_group
 from folkmoot.cli.ready import ReadyFd, tell_ready
 
-Url = Annotated[str, typer.Argument(help="The run: solana:<run_id>@<rpc-url>.")]
+Url = Annotated[
+    str, typer.Argument(help="The run: solana:<run_id>@<rpc-url>; more nodes after commas.")
+]
 File = Annotated[Path, typer.Argument(help="The run's configuration, run.toml.")]
 Key = Annotated[
     Path, typer.Option(help="The owner's key: of `folkmoot key`, or a Solana keypair file.")
@@ -16,11 +19,8 @@ Key = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="A run on Solana, and a local network to try it on.")
     commands = (localnet, create_run, update, authorize, pause, resume, tick, status, close)
-    for command in commands:
-        group.command()(command)
-    app.add_typer(group, name="solana")
+    add_group(app, "solana", "A run on Solana, and a local network to try it on.", *commands)
 
 
 def create_run(
@@ -39,11 +39,15 @@ def create_run(
     ready_fd: ReadyFd = None,
 ) -> None:
     """Put a run on chain. Its owner pays the rent, and gets it back when the run is closed."""
+    from solders.pubkey import Pubkey
+
     from folkmoot.cli.interrupt import run_until_interrupted
+    from folkmoot.host.signing import Identity
     from folkmoot.runs.config import load_run
     from folkmoot.runs.solana import create_on_chain, follow_on_chain
 
     run = load_run(file)
+    typer.echo(f"run '{run.run_id}' is put on chain; {Pubkey(Identity.load(key).public)} pays")
     making = create_on_chain(run, url, key, open_to_all=not closed, points_per_epoch=points)
     place, new = asyncio.run(making)
     typer.echo(f"run '{run.run_id}' ({'created' if new else 'was there already'})")
@@ -73,17 +77,26 @@ def authorize(
     revoke: Annotated[bool, typer.Option("--revoke", help="Let them in no longer.")] = False,
 ) -> None:
     """Let clients into a run that is closed."""
-    from solders.pubkey import Pubkey
-
     from folkmoot.runs import solana
 
+    known = [_public(name) for name in clients]
+    changed = asyncio.run(solana.authorize(url, key, known, revoke))
+    already = f", {len(known) - changed} already" if changed < len(known) else ""
+    typer.echo(f"{changed} {'revoked' if revoke else 'authorized'}{already}")
+
+
+def _public(name: str) -> bytes:
+    """The bytes of a public key, as `folkmoot key` prints it or Solana's tools do."""
+    from solders.pubkey import Pubkey
+
     hex_digits = 64
-    known = [
-        bytes.fromhex(name) if len(name) == hex_digits else bytes(Pubkey.from_string(name))
-        for name in clients
-    ]
-    asyncio.run(solana.authorize(url, key, known, revoke))
-    typer.echo(f"{len(known)} {'revoked' if revoke else 'authorized'}")
+    try:
+        return bytes.fromhex(name) if len(name) == hex_digits else bytes(Pubkey.from_string(name))
+    except ValueError:
+        raise ValueError(
+            f"{name} is not a public key: give 64 hex digits, as `folkmoot key` prints them, or"
+            " base58, as Solana's tools do"
+        ) from None
 
 
 def pause(url: Url, key: Key) -> None:
@@ -106,14 +119,7 @@ def _order(what: str, url: str, key: Path) -> None:
 
 def tick(url: Url, key: Key) -> None:
     """Let time count, if something is due. Anybody may; clients do it by themselves."""
-
-    async def once() -> None:
-        from folkmoot.runs.solana import owning
-
-        async with owning(url, key) as owner:
-            await owner.tick()
-
-    asyncio.run(once())
+    asyncio.run(_as_owner(url, key, "tick"))
     typer.echo("ticked")
 
 
@@ -133,15 +139,14 @@ def status(url: Url) -> None:
 
 def close(url: Url, key: Key) -> None:
     """Close a run that is paused, finished or empty; the rent comes back."""
-
-    async def once() -> None:
-        from folkmoot.runs.solana import owning
-
-        async with owning(url, key) as owner:
-            await owner.close_run()
-
-    asyncio.run(once())
+    asyncio.run(_as_owner(url, key, "close_run"))
     typer.echo("closed")
+
+
+async def _as_owner(url: str, key: Path, what: str) -> None:
+    from folkmoot.runs.solana import owning
+
+    await getattr(owning(url, key), what)()
 
 
 def localnet(
@@ -153,7 +158,7 @@ def localnet(
         ),
     ] = 8899,
     fund: Annotated[
-        list[str] | None, typer.Option(help="A public key (base58) that gets 1,000 SOL at once.")
+        list[str] | None, typer.Option(help="A public key that gets 1,000 SOL at once.")
     ] = None,
     drop: Annotated[
         float, typer.Option(help="Share of transactions that are lost.", min=0.0, max=1.0)
@@ -178,7 +183,7 @@ def localnet(
         raise ImportError(f"{error}: pip install 'folkmoot[solana]'") from None
     ledger = Ledger(faults=Faults(drop=drop, delay=delay))
     for key in fund or ():
-        ledger.airdrop(Pubkey.from_string(key), 1000 * 10**9)
+        ledger.airdrop(Pubkey(_public(key)), 1000 * 10**9)
 
     async def serve() -> None:
         async with serving(ledger, host, port) as net:

@@ -2,13 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, closing
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 from folkmoot.authority.server import events
 from folkmoot.authority.solana import account
+from folkmoot.authority.solana.answers import NO_RUN
 from folkmoot.authority.solana.client import SolanaAuthority
 from folkmoot.authority.solana.create import Owner
 from folkmoot.authority.solana.effects import effects_between
@@ -52,37 +53,39 @@ async def create_on_chain(
     """
     url = f"{SCHEME}{run.run_id}@{rpc_url}"
     identity, made = Identity.load(key), fingerprinted(run)
-    with closing(Owner(place_of(url), identity)) as owner:
-        new = await owner.create(made, open_to_all, points_per_epoch, identity.public)
-    return url, new
+    owner = Owner(place_of(url), identity)
+    return url, await owner.create(made, open_to_all, points_per_epoch, identity.public)
 
 
-@asynccontextmanager
-async def owning(url: str, key: str | os.PathLike[str]) -> AsyncIterator[Owner]:
+def owning(url: str, key: str | os.PathLike[str]) -> Owner:
     """What the key's owner may do to the run at `url`."""
-    with closing(Owner(place_of(url), Identity.read(key))) as owner:
-        yield owner
+    return Owner(place_of(url), Identity.read(key))
 
 
 async def authorize(
     url: str, key: str | os.PathLike[str], clients: Iterable[bytes], revoke: bool = False
-) -> None:
-    """Let clients (public keys) into a run that is not open to all, or no longer."""
-    async with owning(url, key) as owner:
-        for client in clients:
-            await (owner.revoke(client) if revoke else owner.authorize(client))
+) -> int:
+    """Let clients (public keys) into a run that is not open to all, or no longer.
+
+    How many were not so already.
+    """
+    owner, changed = owning(url, key), 0
+    for client in clients:
+        changed += await (owner.revoke(client) if revoke else owner.authorize(client))
+    return changed
 
 
 async def standing(url: str) -> Standing:
     """How far the run at `url` is. Anybody may look."""
-    with closing(Owner(place_of(url), Identity.random())) as reader:
-        data = await reader.data()
-        if not data:
-            raise ValueError(f"{url}: there is no such run")
-        record = account.read(data)
-        slots = [*account.client_slots(record), *account.pending(record)]
-        earned = tuple((slot["id"].tobytes(), int(slot["points"])) for slot in slots)
-        return Standing(account.state_of(record), str(reader.address), earned)
+    reader = Owner(place_of(url), Identity.random())
+    data = await reader.data()
+    if not data:
+        raise ValueError(f"{url}: {NO_RUN}")
+    record = account.read(data)
+    state = account.state_of(record)
+    slots = [*account.client_slots(record), *account.pending(record)]
+    earned = tuple((slot["id"].tobytes(), int(slot["points"])) for slot in slots)
+    return Standing(state, str(reader.address), earned)
 
 
 async def follow_on_chain(url: str, folder: str | os.PathLike[str]) -> Coordinator:

@@ -1,18 +1,16 @@
 """A run on a localnet in this process, and clients of it."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from authority.served_run import OWNER, run
+from authority.any_run import OWNER, run
 from folkmoot.authority.solana.client import SolanaAuthority
 from folkmoot.authority.solana.create import Owner
 from folkmoot.authority.solana.instructions import PROGRAM_ID
 from folkmoot.authority.solana.localnet.ledger import Ledger
 from folkmoot.authority.solana.localnet.serve import Localnet, serving
 from folkmoot.authority.solana.place import Place
-from folkmoot.core.coordinator import Phase
 from folkmoot.host.signing import Identity
 
 SLOT = 0.1
@@ -27,7 +25,6 @@ async def on_chain(
         owner = owner_of(net)
         made = run(**{"max_clients": 9, **config})
         assert await owner.create(made, open_, points, OWNER.public)
-        owner.close()
         yield net
 
 
@@ -45,10 +42,3 @@ async def connected(
         yield authority
     finally:
         await authority.close()
-
-
-async def until(authority: SolanaAuthority, wanted: Phase) -> None:
-    async with asyncio.timeout(120):
-        async for state in authority.watch():
-            if state.phase is wanted:
-                return

@@ -15,14 +15,15 @@ MILLION = int(os.environ.get("FOLKMOOT_INPUTS", "1000000"))
 
 def test_no_damaged_instruction_corrupts_a_run() -> None:
     fuzzer = Fuzzer()
-    for number in range(100):
+    for number in range(40):
         fuzzer.play(number)
     refused = {name for name in fuzzer.counted if name != "taken"}
-    assert fuzzer.counted["taken"] > 100
+    assert fuzzer.counted["taken"] > 40
     assert len(refused) > 20, "inputs get past the first check"
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(3600)  # three minutes on two idle cores
 def test_no_instruction_of_a_million_corrupts_a_run() -> None:
     *_, (until, counted) = at_length("inputs", range(MILLION))
     assert until == counted.total() == MILLION

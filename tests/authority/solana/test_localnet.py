@@ -11,15 +11,22 @@ from solana.rpc.commitment import Confirmed, Processed
 from solana.rpc.websocket_api import SolanaWsClient
 from solders.keypair import Keypair
 from solders.system_program import TransferParams, transfer
+from solders.transaction_status import TransactionErrorInsufficientFundsForRent
 
 from folkmoot.authority.solana import instructions as say
 from folkmoot.authority.solana import layout
 from folkmoot.authority.solana.account import read
 from folkmoot.authority.solana.instructions import PROGRAM_ID
 from folkmoot.authority.solana.layout import Tag
-from folkmoot.authority.solana.localnet.ledger import Faults, Ledger
+from folkmoot.authority.solana.localnet.ledger import Faults, Ledger, as_json
 from folkmoot.authority.solana.localnet.serve import Localnet, serving
-from folkmoot.authority.solana.transactions import TooLarge, custom_error, signed
+from folkmoot.authority.solana.transactions import (
+    COMPUTE_UNITS,
+    TooLarge,
+    custom_error,
+    is_poor,
+    signed,
+)
 
 SOL = 10**9
 
@@ -206,6 +213,31 @@ def test_a_transaction_that_no_cluster_takes_is_not_made() -> None:
         signed([large], key, Ledger().blockhash[0])
 
 
+@pytest.mark.parametrize("price", [0, 77])
+def test_a_transaction_says_what_it_may_use_and_pays(price: int) -> None:
+    key = Keypair()
+    tick = say.instruction(PROGRAM_ID, say.said(Tag.Tick), key.pubkey(), PROGRAM_ID)
+    message = signed([tick], key, Ledger().blockhash[0], price=price).message
+    asked = [bytes(part.data) for part in message.instructions]
+    limit, prices = asked[0], asked[1:-1]
+    assert limit == b"\x02" + COMPUTE_UNITS.to_bytes(4, "little")
+    assert prices == ([b"\x03" + price.to_bytes(8, "little")] if price else [])
+    assert COMPUTE_UNITS <= 1_400_000
+
+
+def test_want_of_lamports_is_known_by_all_its_names() -> None:
+    poor = [
+        "AccountNotFound",
+        "InsufficientFundsForFee",
+        as_json(TransactionErrorInsufficientFundsForRent(1)),
+        {"InstructionError": [1, {"Custom": 1}]},
+        {"InstructionError": [1, "InsufficientFunds"]},
+    ]
+    assert all(map(is_poor, poor))
+    for other in (None, 7, "x", ["AccountNotFound"], {}, {"InstructionError": [1, {"Custom": 2}]}):
+        assert not is_poor(other)
+
+
 def test_an_error_of_the_program_has_its_sentence() -> None:
     code = layout.ERRORS["NothingDue"][0]
     assert custom_error({"InstructionError": [1, {"Custom": code}]}) == layout.explain(code)
@@ -228,3 +260,11 @@ async def test_an_account_can_be_read_compressed_and_in_part() -> None:
         assert base64.b64decode(cut[0]) == layout.VERSION.to_bytes(4, "little")
         with pytest.raises(ValueError, match="creation did not end"):
             read(bytes(net.ledger.svm.get_account(address).data))
+
+
+async def test_a_port_that_is_taken_is_said_to_be() -> None:
+    async with serving() as net:
+        for port in (net.port, net.port + 1):
+            with pytest.raises(OSError, match=f"port {port} of 127.0.0.1 is taken; --port names"):
+                async with serving(port=port):
+                    pass

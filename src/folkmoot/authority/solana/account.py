@@ -1,5 +1,6 @@
 """A coordinator account as the state of a run: the same value that the core computes."""
 
+import struct
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -10,9 +11,11 @@ import numpy as np
 from folkmoot.authority.solana import layout
 from folkmoot.authority.solana.subset import numbers
 from folkmoot.core.bloom import bloom_bits
+from folkmoot.core.config import all_broken
 from folkmoot.core.coordinator.assignment import Share, Span
 from folkmoot.core.coordinator.committee import WitnessProof
 from folkmoot.core.coordinator.config import Run
+from folkmoot.core.coordinator.machine import next_tick
 from folkmoot.core.coordinator.state import (
     BEFORE_ROUNDS,
     VITAL,
@@ -32,6 +35,7 @@ from folkmoot.core.coordinator.state import (
 )
 from folkmoot.core.registry import registry_of
 from folkmoot.core.unreadable import UNREADABLE
+from folkmoot.host.plain_text import plain_text
 
 Record = Any  # of numpy: its fields are by name
 
@@ -65,7 +69,7 @@ def state_of(run: Record) -> Coordinator:
             "the run has no configuration yet: its owner has not finished creating it"
         )
     try:
-        return Coordinator(
+        state = Coordinator(
             run=_run(run),
             phase=Phase(layout.PHASES[run["phase"]]),
             phase_start=int(run["phase_start"]),
@@ -79,8 +83,19 @@ def state_of(run: Record) -> Coordinator:
             expelled=tuple(_ids(run)),
             last_epoch=int(run["last_epoch"]),
         )
-    except (IndexError, UnicodeDecodeError) as error:
+        next_tick(state, state.phase_start)  # what cannot be computed with is no state
+    except AccountError:
+        raise
+    except (LookupError, ValueError, struct.error) as error:
         raise AccountError(f"the account is damaged: {error}") from error
+    return state
+
+
+def _count(number: int, most: int) -> int:
+    """How many of a list are used. Who shows the account may have made it up."""
+    if number > most:
+        raise IndexError(f"{number} where {most} is most")
+    return int(number)
 
 
 def pending(run: Record) -> Iterator[Record]:
@@ -126,6 +141,9 @@ def _described(file: bytes, config: bytes, points_per_epoch: int, name: bytes) -
             "the run's configuration is not what the program computes with:"
             " its owner must update it with this version of Folkmoot"
         )
+    if broken := next(all_broken(described), None):
+        reason = plain_text(f"{broken.field} {broken.reason}")
+        raise AccountError(f"it tells a run that cannot be: {reason}")
     return described
 
 
@@ -135,7 +153,8 @@ def _hash(record: Record) -> bytes:
 
 def _ids(run: Record) -> Iterator[bytes]:
     data = run["expelled"].tobytes()
-    return (data[at * 32 : at * 32 + 32] for at in range(int(run["expelled_count"])))
+    count = _count(run["expelled_count"], layout.EXPELLED)
+    return (data[at * 32 : at * 32 + 32] for at in range(count))
 
 
 def _spans(spans: Record, count: int) -> Share:
@@ -212,7 +231,7 @@ def _called(epoch: Record, election: Record, said: str) -> tuple[tuple[int, tupl
 
 def _epoch(run: Record) -> Epoch:
     epoch = run["epoch"]
-    count = int(epoch["client_count"])
+    count = _count(epoch["client_count"], layout.CLIENTS)
     if count == 0:
         return Epoch()
     started = int(epoch["started"])

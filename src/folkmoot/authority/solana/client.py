@@ -3,14 +3,15 @@
 A message is a transaction that the client signs and pays; the program takes it or says why not. The
 state is the account, followed by subscription; who has said something is shown nothing of before it
 any more. Whoever is in the run ticks it when something is
-due: after a random wait, that grows with the number of clients, so that one or two of them pay.
+due: after a random wait, that grows with the number of clients, so that few of them pay.
 """
 
 import asyncio
+import math
 import random
 import secrets
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
@@ -18,10 +19,10 @@ from solders.pubkey import Pubkey
 from folkmoot.authority import Denied, Unreachable
 from folkmoot.authority.shown import Shown
 from folkmoot.authority.solana import instructions as say
-from folkmoot.authority.solana.account import AccountError, Record, slot_of, state_of
+from folkmoot.authority.solana.account import Record, slot_of
 from folkmoot.authority.solana.follower import Follower
 from folkmoot.authority.solana.place import parse_place
-from folkmoot.authority.solana.rpc import Rpc, RpcRefused
+from folkmoot.authority.solana.rpc import Rpc
 from folkmoot.authority.solana.seeds import Chain, chain_of
 from folkmoot.authority.solana.sender import Sender
 from folkmoot.authority.solana.subset import fitted, misfits
@@ -34,28 +35,36 @@ from folkmoot.host.tasks import end_tasks
 
 SUBMIT_TIMEOUT = 60.0
 SLOT_SECONDS = 0.4
-LONGEST_SHARE = 4.0  # seconds that a tick may come late because everybody leaves it to others
+LONGEST_WAIT = 4.0  # seconds that a tick may come late because everybody leaves it to others
 TICK_AGAIN = 0.5
-NOT_OURS = ("NotTheOwner", "NotTheJoinAuthority", "NotGranted", "WrongGrant", "NotConfigured")
+NOT_OURS = ("NotTheOwner", "NotTheJoinAuthority", "WrongGrant", "NotConfigured")
+
+
+class _Turn(NamedTuple):
+    """When to tick, all in milliseconds."""
+
+    phase_start: int
+    due: int
+    at: int
 
 
 class SolanaAuthority:
     """One client's part in the run at `place` (`<run_id>@<rpc-url>…`)."""
 
-    def __init__(self, place: str, run_id: str, identity: Identity, price: int = 0) -> None:
+    def __init__(self, place: str, run_id: str, identity: Identity) -> None:
         where = parse_place(place)
         if run_id != where.run_id:
             raise ValueError(f"the url names run '{where.run_id}', not '{run_id}'")
-        self.place, self.run_id, self._identity = f"solana:{place}", run_id, identity
+        self.place, self.run_id, self._identity = where.shown, run_id, identity
         self._program = where.program
         self._address = say.coordinator_address(where.program, run_id)
         self._rpc = Rpc(where.urls)
         self._me = Pubkey(identity.public)
         key = Keypair.from_seed(identity.private)
-        self._sender = Sender(self._rpc, key, price, airdrop=where.loopback)
+        self._sender = Sender(self._rpc, key, where.price, airdrop=where.loopback)
         self._shown = Shown(self.place)
-        heard = (self._on_record, self._shown.tell)
-        self._follower = Follower(self._rpc, self._address, where.program, *heard)
+        heard = (self._on_news, self._shown.tell)
+        self._follower = Follower(self._rpc, self._address, where.program, run_id, *heard)
         self._tasks: list[asyncio.Task[None]] = []
         self._record: Record = None
         self.state: Coordinator | None = None
@@ -75,11 +84,14 @@ class SolanaAuthority:
             async with asyncio.timeout(SUBMIT_TIMEOUT):
                 await self._begun()
                 refused = await self._deliver(message)
-        except RpcRefused as error:
-            raise Unreachable(f"{self.place}: {error}") from None
         except TimeoutError:
             why = self._follower.last_error or "the transaction was not confirmed in time"
             raise Unreachable(f"{self.place}: {why}") from None
+        if refused is not None and refused.code == "NotGranted":
+            raise Denied(
+                f"{self.place}: {refused.reason}: ask its owner for"
+                f" `folkmoot solana authorize {self.place} {self._me}`"
+            )
         if refused is not None and refused.code in NOT_OURS:
             raise Denied(f"{self.place}: {refused.reason}")
         return refused
@@ -93,7 +105,6 @@ class SolanaAuthority:
 
     async def close(self) -> None:
         await end_tasks(self._tasks)
-        self._rpc.close()
 
     # Following.
 
@@ -108,11 +119,7 @@ class SolanaAuthority:
             self._shown.problem = error
             self._shown.tell()
 
-    def _on_record(self, record: Record) -> None:
-        try:
-            state = state_of(record)
-        except AccountError as error:
-            raise Denied(str(error)) from None
+    def _on_news(self, record: Record, state: Coordinator) -> None:
         self._record, self.state = record, state
         self._shown.show(state)
         self._shown.tell()
@@ -120,6 +127,8 @@ class SolanaAuthority:
     async def _begun(self) -> None:
         self._start()
         while self.state is None:
+            if self._follower.last_error:
+                raise Unreachable(f"{self.place}: {self._follower.last_error}")
             await self._shown.wait()
         self._shown.check()
 
@@ -141,15 +150,14 @@ class SolanaAuthority:
 
     async def _send(self, told: bytes, *more: Pubkey) -> m.Refused | None:
         made = say.instruction(self._program, told, self._me, self._address, *more)
-        refused = await self._sender.send(made)
-        await self._seen(self._sender.slot)
-        return refused
-
-    async def _seen(self, slot: int) -> None:
-        """Until nothing of before this slot is shown any more."""
-        self._follower.look_since(slot)
-        while self._follower.slot < slot:
+        try:
+            refused = await self._sender.send(made)
+        except (Unreachable, Denied) as error:
+            raise type(error)(f"{self.place}: {error}") from None
+        while self._follower.slot < self._rpc.since:  # nothing of before is shown any more
+            self._follower.look_now()
             await self._shown.wait()
+        return refused
 
     async def _update(self, run: Run) -> m.Refused | None:
         points = int(self._record["config"]["points_per_epoch"])
@@ -205,30 +213,52 @@ class SolanaAuthority:
     # Ticking.
 
     async def _tick(self) -> None:
+        turn: _Turn | None = None
         while True:
-            news = self._shown.news
-            due = None
-            if self.state is not None and slot_of(self._record, self._identity.public) is not None:
-                due = next_tick(self.state, wall_clock())
-            # The chain's clock has whole seconds: a little later it is surely due.
-            wait = None if due is None else max(due - wall_clock(), 0) / 1000 + self._share()
+            news, now = self._shown.news, wall_clock()
+            turn = self._turn(now, turn)
             try:
-                async with asyncio.timeout(wait):
+                async with asyncio.timeout(None if turn is None else max(turn.at - now, 0) / 1000):
                     await news.wait()
             except TimeoutError:
                 await self._tick_now()
 
+    def _turn(self, now: int, last: _Turn | None) -> _Turn | None:
+        """Ours to tick; `last` if it is for the same. None when nothing will be due, or for us."""
+        if self.state is None or slot_of(self._record, self._identity.public) is None:
+            return None
+        due = next_tick(self.state, now)
+        if due is None:
+            return None
+        began = self.state.phase_start
+        if last is None or last.phase_start != began:
+            same = False
+        else:  # what is due already is due `now`, whenever that is
+            same = due == last.due or max(due, last.due) <= now
+        if same:
+            return last
+        clients = self.state.active + len(self.state.pending)
+        return _Turn(began, due, due + round(1000 * left_to_others(clients)))
+
     async def _tick_now(self) -> None:
         told = say.spoken(m.Tick(), self.state, 0, b"")  # type: ignore[arg-type]
         try:
-            refused = await self._send(told)
-        except (Unreachable, RpcRefused, Denied):
+            async with asyncio.timeout(SUBMIT_TIMEOUT):
+                refused = await self._send(told)
+        except (Unreachable, Denied, TimeoutError):
             refused = m.Refused("NothingDue", "")  # later, or somebody else
         if refused is not None:
             await asyncio.sleep(TICK_AGAIN * random.uniform(0.5, 1.0))
 
-    def _share(self) -> float:
-        """Seconds to leave the tick to others: about two of all clients come in one slot."""
-        assert self.state is not None
-        clients = self.state.active + len(self.state.pending)
-        return random.uniform(0, min(SLOT_SECONDS * max(clients - 1, 0) / 2, LONGEST_SHARE))
+
+def left_to_others(clients: int) -> float:
+    """Seconds for which one of so many clients leaves a tick to the others.
+
+    Most wait nearly the longest, and the fewer the earlier (RFC 4654, 2.5.1): however many they
+    are, two to four tick before they hear of the first one's.
+    """
+    if clients < 2:
+        return 0.0
+    longest = min(SLOT_SECONDS * (clients - 1) / 2, LONGEST_WAIT)
+    drawn = 1.0 - random.random()
+    return longest * max(1 + math.log(drawn) / math.log(clients), 0.0)

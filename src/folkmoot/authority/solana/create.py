@@ -1,13 +1,12 @@
 """Put a run on chain, and what else only its owner and its join authority do."""
 
-import base64
-
+import msgspec
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
 from folkmoot.authority import Denied
+from folkmoot.authority.solana import answers, layout
 from folkmoot.authority.solana import instructions as say
-from folkmoot.authority.solana import layout
 from folkmoot.authority.solana.account import read, state_of
 from folkmoot.authority.solana.layout import Tag
 from folkmoot.authority.solana.place import Place
@@ -19,16 +18,18 @@ from folkmoot.core.machine import Refused
 from folkmoot.host.signing import Identity
 
 GROW_AT_ONCE = 16  # instructions in one transaction
+# A node says what the rent is; it is believed up to twice what it is at present.
+RENT_MAX = 2 * 6960 * (128 + layout.RUN.itemsize)
 
 
 class Owner:
     """What the key `identity` does to the run at `place`."""
 
-    def __init__(self, place: Place, identity: Identity, price: int = 0) -> None:
+    def __init__(self, place: Place, identity: Identity) -> None:
         self._rpc = Rpc(place.urls)
         self._place, self._program = place, place.program
         self.key = Keypair.from_seed(identity.private)
-        self._sender = Sender(self._rpc, self.key, price, airdrop=place.loopback)
+        self._sender = Sender(self._rpc, self.key, place.price, airdrop=place.loopback)
         self.address = say.coordinator_address(place.program, place.run_id)
 
     async def create(self, run: Run, open_: bool, points: int, join_authority: bytes) -> bool:
@@ -38,13 +39,17 @@ class Owner:
         """
         run = fitted(run)
         check(run)
-        size = await self._size()
+        size = len(await self.data())
         if size == layout.RUN.itemsize and await self._is_there(run):
             return False
         if size == 0:
-            rent = await self._rpc.call("getMinimumBalanceForRentExemption", layout.RUN.itemsize)
-            fields = {"lamports": rent, "open": int(open_), "join_authority": join_authority}
-            made = say.said(Tag.InitCoordinator, run.run_id.encode(), **fields)
+            made = say.said(
+                Tag.InitCoordinator,
+                run.run_id.encode(),
+                lamports=await self._rent(),
+                open=int(open_),
+                join_authority=join_authority,
+            )
             await self._send(made, say.SYSTEM)
         await self._grow()
         for draft in say.drafts(run):
@@ -52,13 +57,16 @@ class Owner:
         await self._send(say.update(run, points))
         return True
 
-    async def authorize(self, client: bytes) -> None:
+    async def authorize(self, client: bytes) -> bool:
+        """Whether it was not authorized before."""
         grant = say.grant_address(self._program, self.address, Pubkey(client))
-        await self._send(say.said(Tag.Authorize, grantee=client), grant, say.SYSTEM)
+        told = say.said(Tag.Authorize, grantee=client)
+        return await self._send(told, grant, say.SYSTEM, unless="AlreadyThere")
 
-    async def revoke(self, client: bytes) -> None:
+    async def revoke(self, client: bytes) -> bool:
+        """Whether it was authorized."""
         grant = say.grant_address(self._program, self.address, Pubkey(client))
-        await self._send(say.said(Tag.Revoke), grant)
+        return await self._send(say.said(Tag.Revoke), grant, unless="NotGranted")
 
     async def tick(self) -> None:
         await self._send(say.said(Tag.Tick))
@@ -68,20 +76,34 @@ class Owner:
 
     async def data(self) -> bytes:
         """The account's bytes; none when there is no account."""
-        since = self._sender.slot  # not what was before our last transaction
+        since = self._rpc.since  # not what was before our last transaction
         options = {"encoding": "base64", "commitment": COMMITMENT, "minContextSlot": since}
-        value = (await self._rpc.call("getAccountInfo", str(self.address), options))["value"]
-        return base64.b64decode(value["data"][0]) if value else b""
+        return await self._rpc.call(self._read, "getAccountInfo", str(self.address), options)
 
-    def close(self) -> None:
-        self._rpc.close()
+    def _read(self, told: msgspec.Raw) -> bytes:
+        _, account = answers.read_account(told)
+        if account is None or account.owner == str(say.SYSTEM):
+            return b""  # anybody may send lamports to an address where nothing is yet
+        return answers.account_bytes(account, self._program)
 
-    async def _size(self) -> int:
-        return len(await self.data())
+    async def _rent(self) -> int:
+        def read_rent(told: msgspec.Raw) -> int:
+            lamports = answers.read_number(told)
+            if lamports > RENT_MAX:
+                raise ValueError(f"{lamports} lamports of rent, and {RENT_MAX // 2} are usual")
+            return lamports
+
+        size = layout.RUN.itemsize
+        return await self._rpc.call(read_rent, "getMinimumBalanceForRentExemption", size)
 
     async def _is_there(self, run: Run) -> bool:
         record = read(await self.data())
-        if record["phase"] == 0 and record["authority"].tobytes() == bytes(self.key.pubkey()):
+        if record["authority"].tobytes() != bytes(self.key.pubkey()):
+            raise ValueError(
+                f"there is a run '{run.run_id}' already, and it is another owner's:"
+                " take another run_id"
+            )
+        if record["phase"] == 0:
             return False
         if state_of(record).run != run:
             raise ValueError(
@@ -92,15 +114,25 @@ class Owner:
 
     async def _grow(self) -> None:
         grow = say.instruction(self._program, say.said(Tag.Grow), self.key.pubkey(), self.address)
-        while (size := await self._size()) < layout.RUN.itemsize:
-            steps = -(-(layout.RUN.itemsize - size) // layout.GROWTH)
+        for _ in layout.GROWN:
+            steps = -(-(layout.RUN.itemsize - len(await self.data())) // layout.GROWTH)
+            if steps <= 0:
+                return
             _raise(await self._sender.send(*[grow] * min(GROW_AT_ONCE, steps)))
+        raise Denied("the nodes say that the account grew, and show one that did not")
 
-    async def _send(self, told: bytes, *more: Pubkey) -> None:
+    async def _send(self, told: bytes, *more: Pubkey, unless: str = "") -> bool:
+        """Whether it was taken; False when it was refused with `unless`."""
         made = say.instruction(self._program, told, self.key.pubkey(), self.address, *more)
-        _raise(await self._sender.send(made))
+        refused = await self._sender.send(made)
+        if refused is not None and refused.code == unless:
+            return False
+        _raise(refused)
+        return True
 
 
 def _raise(refused: Refused | None) -> None:
-    if refused is not None:
-        raise Denied(refused.reason)
+    if refused is None:
+        return
+    # Every other instruction of ours names an account of the program, if it is there.
+    raise Denied(answers.NO_RUN if refused.code == "WrongOwner" else refused.reason)

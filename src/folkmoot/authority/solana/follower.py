@@ -1,36 +1,56 @@
-"""The newest state of a coordinator account: told by subscription, asked for when it is silent."""
+"""The newest state of a coordinator account: told by subscription, asked for when it is silent.
+
+Nodes are strangers. What cannot be a run's account is asked of another one, a subscription that
+tells such things or floods is ended, and from time to time a node is asked that is not asked else:
+the usual one may have stopped following the cluster and answer as if nothing happened there.
+"""
 
 import asyncio
 import base64
-import json
 from collections.abc import Callable
 from typing import Any
 
-import zstandard
+import msgspec
 from solders.pubkey import Pubkey
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
 from folkmoot.authority import Denied, Unreachable
-from folkmoot.authority.solana import layout
-from folkmoot.authority.solana.account import AccountError, Record, read
+from folkmoot.authority.solana import answers, layout
+from folkmoot.authority.solana.account import AccountError, Record, read, state_of
 from folkmoot.authority.solana.place import websocket_url
-from folkmoot.authority.solana.rpc import Rpc, RpcRefused
+from folkmoot.authority.solana.rpc import Rpc
+from folkmoot.core.coordinator import Coordinator
+from folkmoot.core.unreadable import UNREADABLE
 from folkmoot.host.clock import backoff
 from folkmoot.host.tasks import end_tasks
 
 # How often the account's number is asked for: a subscription may die without a word.
 LOOK_SECONDS = 2.0
+OTHERS_SECONDS = 10.0  # how often another node is asked for it
+# How long all nodes may show less than one of them did. They may lag; they do not for so long.
+LESS_SECONDS = 120.0
 MESSAGE_MAX = 1024 * 1024
+CLOSE_SECONDS = 0.5  # who floods is not waited for
+# Messages in a row that tell nothing new; a cluster tells of each change once or twice.
+STALE_MAX = 1000
 _SEQUENCE = {"offset": layout.RUN.fields["sequence"][1], "length": 8}  # type: ignore[index]
 _WHOLE = {"encoding": "base64+zstd", "commitment": "confirmed"}
 _NUMBER = {"encoding": "base64", "commitment": "confirmed", "dataSlice": _SEQUENCE}
+OnNews = Callable[[Record, Coordinator], None]
+
+
+class _Connect(connect):
+    """Without following anybody elsewhere."""
+
+    def process_redirect(self, exc: Exception) -> Exception:
+        return exc
 
 
 class Follower:
-    """Calls `on_record` with every newer record of the account at `address`.
+    """Calls `on_news` with every newer record of the account of run `run_id`, and its state.
 
-    `on_look` is called whenever it was looked at, newer or not.
+    `on_look` is called whenever it was looked at or could not be, newer or not.
     """
 
     def __init__(
@@ -38,13 +58,14 @@ class Follower:
         rpc: Rpc,
         address: Pubkey,
         program: Pubkey,
-        on_record: Callable[[Record], None],
+        run_id: str,
+        on_news: OnNews,
         on_look: Callable[[], None],
     ) -> None:
         self._rpc, self._address, self._program = rpc, address, program
-        self._on_record, self._on_look = on_record, on_look
+        self._run_id, self._on_news, self._on_look = run_id, on_news, on_look
         self._sequence = -1
-        self._least = 0  # no look may be of an earlier slot
+        self._less_since: float | None = None
         self.slot = -1
         """Of the newest look."""
         self._wake = asyncio.Event()
@@ -53,20 +74,14 @@ class Follower:
 
     async def run(self) -> None:
         """Until cancelled; raises `Denied` when there is no such run."""
-        listening = asyncio.create_task(self._listen())
+        beside = [asyncio.create_task(self._listen()), asyncio.create_task(self._ask_others())]
         try:
             await self._look()
         finally:
-            await end_tasks([listening])
+            await end_tasks(beside)
 
     def look_now(self) -> None:
         self._wake.set()
-
-    def look_since(self, slot: int) -> None:
-        """Look now, and from now on at nothing of before `slot`, whichever node is asked."""
-        self._least = max(self._least, slot)
-        if self.slot < slot:
-            self.look_now()
 
     async def _look(self) -> None:
         while True:
@@ -74,9 +89,9 @@ class Follower:
             try:
                 await self._refresh()
                 self.last_error = ""
-                self._on_look()
-            except (Unreachable, RpcRefused) as error:
+            except Unreachable as error:
                 self.last_error = str(error)
+            self._on_look()
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._wake.wait()
@@ -84,64 +99,108 @@ class Follower:
                 pass
 
     async def _refresh(self) -> None:
-        slot, value = await self._ask(_NUMBER) if self._sequence >= 0 else (0, None)
-        number = base64.b64decode(value["data"][0]) if value else b""
-        if not value or int.from_bytes(number, "little") > self._sequence:
-            slot, value = await self._ask(_WHOLE)
-            self._take(value)
-        self.slot = max(self.slot, slot)
+        if self._sequence >= 0:
+            slot, number = await self._rpc.call(self._read_number, *self._asked(_NUMBER))
+            self._compare(number)
+            if number is not None and number <= self._sequence:
+                self.slot = slot
+                return
+        self.slot, news = await self._rpc.call(self._read_whole, *self._asked(_WHOLE))
+        self._take(news)
 
-    async def _ask(self, options: dict[str, Any]) -> tuple[int, Any]:
-        """(slot, account) as a node has it that is not behind what we know of."""
-        wanted = {**options, "minContextSlot": self._least}
-        told = await self._rpc.call("getAccountInfo", str(self._address), wanted)
-        return int(told["context"]["slot"]), told["value"]
+    def _asked(self, options: dict[str, Any]) -> tuple[Any, ...]:
+        """For the account as a node has it that is not behind what we know of."""
+        options = {**options, "minContextSlot": self._rpc.since}
+        return "getAccountInfo", str(self._address), options
 
-    def _take(self, value: Any) -> None:
-        if not isinstance(value, dict):
-            raise Denied("there is no such run: it was not created, or it was closed")
-        if value.get("owner") != str(self._program):
-            raise Denied("the account belongs to another program: is ?program= right?")
+    def _compare(self, number: int | None) -> None:
+        now = asyncio.get_running_loop().time()
+        if number is None or number >= self._sequence:
+            self._less_since = None
+        elif self._less_since is None:
+            self._less_since = now
+        elif now - self._less_since > LESS_SECONDS:
+            raise Denied(
+                f"all nodes show change {number} of the run, and one showed {self._sequence}:"
+                " either it was closed and created again, or that one lied; join again"
+            )
+
+    def _read_number(self, told: msgspec.Raw) -> tuple[int, int | None]:
+        """(slot, number of the newest change, or None when there is no account)."""
+        slot, account = self._read_account(told)
+        if account is None:
+            return slot, None
+        number = base64.b64decode(account.data[0], validate=True)
+        if len(number) != _SEQUENCE["length"]:
+            raise ValueError("it shows another part of the account")
+        return slot, int.from_bytes(number, "little")
+
+    def _read_whole(self, told: msgspec.Raw) -> tuple[int, tuple[Record, Coordinator] | None]:
+        slot, account = self._read_account(told)
+        return slot, self._news(account)
+
+    def _read_account(self, told: msgspec.Raw) -> tuple[int, answers.Account | None]:
+        slot, account = answers.read_account(told)
+        if slot < self._rpc.since:
+            raise ValueError(f"it shows what was before slot {self._rpc.since}")
+        return slot, account
+
+    def _news(self, account: answers.Account | None) -> tuple[Record, Coordinator] | None:
+        """The account's record and state if it is newer; raises `Denied` when it is not our run."""
         try:
-            record = read(_unpacked(value["data"][0]))
+            record = read(answers.account_bytes(account, self._program))
+            if int(record["sequence"]) <= self._sequence:
+                return None
+            state = state_of(record)
         except AccountError as error:
             raise Denied(str(error)) from None
-        if int(record["sequence"]) > self._sequence:
-            self._sequence = int(record["sequence"])
-            self._on_record(record)
+        if state.run.run_id != self._run_id:
+            raise Denied(f"the account is that of another run than '{self._run_id}'")
+        return record, state
+
+    def _take(self, news: tuple[Record, Coordinator] | None) -> None:
+        if news is not None and int(news[0]["sequence"]) > self._sequence:
+            self._sequence = int(news[0]["sequence"])
+            self._on_news(*news)
+
+    async def _ask_others(self) -> None:
+        while len(self._rpc.urls) > 1:
+            await asyncio.sleep(OTHERS_SECONDS)
+            try:
+                url, (_, number) = await self._rpc.ask_another(
+                    self._read_number, *self._asked(_NUMBER)
+                )
+            except (Unreachable, Denied):
+                continue
+            if number is not None and number > self._sequence:
+                self._rpc.ask_first(url)
+                self.look_now()
 
     async def _listen(self) -> None:
         """Subscribe, and again after every break; whoever fails here is only slower to hear."""
         delays = backoff(0.2, 5.0)
         while True:
-            url = self._rpc.url
+            url, before = self._rpc.url, self._sequence
             try:
-                async with connect(websocket_url(url), max_size=MESSAGE_MAX) as socket:
-                    asked = {"jsonrpc": "2.0", "id": 1, "method": "accountSubscribe"}
-                    await socket.send(json.dumps({**asked, "params": [str(self._address), _WHOLE]}))
-                    delays = backoff(0.2, 5.0)
-                    async for message in socket:
-                        self.received += len(message)
-                        self._heard(message)
-            except (OSError, WebSocketException, TimeoutError):
-                self._rpc.pass_over(url)
+                await self._listen_to(url)
+            except (OSError, WebSocketException, Denied, ValueError, *UNREADABLE):
+                self.look_now()  # ask instead
+            self._rpc.pass_over(url)
+            if self._sequence > before:
+                delays = backoff(0.2, 5.0)
             await asyncio.sleep(next(delays))
 
-    def _heard(self, message: str | bytes) -> None:
-        try:
-            told = json.loads(message)
-            value = told["params"]["result"]["value"] if told.get("method") else None
-            if value is not None:
-                self._take(value)
-        except (ValueError, TypeError, KeyError, Denied):
-            self.look_now()  # ask instead
-
-
-def _unpacked(text: str) -> bytes:
-    packed = base64.b64decode(text)
-    try:
-        if zstandard.frame_content_size(packed) > layout.RUN.itemsize:
-            raise AccountError("the account is larger than a run's")
-        return zstandard.ZstdDecompressor().decompress(packed, layout.RUN.itemsize)
-    except zstandard.ZstdError as error:
-        raise AccountError(f"a node sent what is no account: {error}") from None
+    async def _listen_to(self, url: str) -> None:
+        stale, where = 0, websocket_url(url)
+        async with _Connect(where, max_size=MESSAGE_MAX, close_timeout=CLOSE_SECONDS) as socket:
+            asked = {"jsonrpc": "2.0", "id": 1, "method": "accountSubscribe"}
+            asked["params"] = [str(self._address), _WHOLE]
+            await socket.send(msgspec.json.encode(asked).decode())
+            async for message in socket:
+                self.received += len(message)
+                told = msgspec.json.decode(message, type=answers.Notification).params
+                news = self._news(told.result.value) if told else None
+                stale = 0 if news else stale + 1
+                if stale > STALE_MAX:
+                    raise ValueError("it tells nothing new, again and again")
+                self._take(news)

@@ -1,28 +1,33 @@
 """A transaction from its making to its end: sent, sent again, confirmed, or expired and made anew.
 
 The same bytes may be sent any number of times: a cluster runs them once. Only when a blockhash has
-expired, and nothing became of the transaction, is another one made.
+expired, and nothing became of the transaction, is another one made. A node may keep to itself what
+it is given: what is not heard of is sent again through another one.
 """
 
 import asyncio
 import base64
 from typing import Any
 
-from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.keypair import Keypair
 
 from folkmoot.authority import Denied, Unreachable
-from folkmoot.authority.solana.rpc import Rpc, RpcRefused
-from folkmoot.authority.solana.transactions import COMPUTE_UNITS, custom_error, signed
+from folkmoot.authority.solana import answers
+from folkmoot.authority.solana.rpc import Rpc, TransactionRefused
+from folkmoot.authority.solana.transactions import COMPUTE_UNITS, custom_error, is_poor, signed
 from folkmoot.core.machine import Refused
+from folkmoot.host.plain_text import plain_text
 
 LOOK_SECONDS = 0.25
 SEND_AGAIN_SECONDS = 2.0
+# A blockhash is valid for about a minute.
 TRIES = 3
+GIVE_UP_SECONDS = 240.0
 AIRDROP = 10 * 10**9
-POOR = ("AccountNotFound", "InsufficientFundsForFee", "InsufficientFundsForRent")
 DONE = ("confirmed", "finalized")
+# Of what is sent again: it ran, or a node does not know its blockhash, which another one may.
+UNDER_WAY = ("AlreadyProcessed", "BlockhashNotFound")
 COMMITMENT = "confirmed"
 
 
@@ -31,63 +36,87 @@ class Sender:
 
     def __init__(self, rpc: Rpc, key: Keypair, price: int = 0, airdrop: bool = False) -> None:
         self._rpc, self.key, self._price, self._airdrop = rpc, key, price, airdrop
-        self.slot = 0
-        """In which the newest of our transactions was confirmed."""
 
     async def send(self, *instructions: Instruction, units: int = COMPUTE_UNITS) -> Refused | None:
         """None once they are confirmed, else why the program refused them."""
+        try:
+            async with asyncio.timeout(GIVE_UP_SECONDS):
+                return await self._send(instructions, units)
+        except TimeoutError:
+            raise Unreachable("nothing was heard of the transaction: do the nodes work?") from None
+
+    async def _send(self, instructions: tuple[Instruction, ...], units: int) -> Refused | None:
         for _ in range(TRIES):
-            blockhash, last = await self._blockhash()
-            made = signed(instructions, self.key, blockhash, units, self._price)
+            newest = await self._blockhash()
+            made = signed(instructions, self.key, newest.hash, units, self._price)
             wire = base64.b64encode(bytes(made)).decode()
             try:
-                await self._send(wire)
-            except RpcRefused as error:
-                told = error.transaction_error
-                if told == "BlockhashNotFound" or (told in POOR and await self._get_lamports()):
+                await self._hand_over(wire)
+                status = await self._confirmed(
+                    str(made.signatures[0]), wire, newest.lastValidBlockHeight
+                )
+            except TransactionRefused as refused:
+                told = refused.error
+                if told == "BlockhashNotFound":
+                    self._rpc.pass_over(self._rpc.url)
                     continue
-                return self._refused(told, str(error))
-            status = await self._confirmed(str(made.signatures[0]), wire, last)
+                if is_poor(told) and await self._get_lamports():
+                    continue
+                return self._refused(told, str(refused))
             if status is not None:
-                self.slot = max(self.slot, int(status["slot"]))
-                return None if status["err"] is None else self._refused(status["err"], "")
+                self._rpc.since = max(self._rpc.since, status.slot)
+                return None if status.err is None else self._refused(status.err, "")
+            self._rpc.pass_over(self._rpc.url)
         raise Unreachable("the transaction expired again and again: is the cluster very busy?")
 
-    async def _blockhash(self) -> tuple[Hash, int]:
+    async def _blockhash(self) -> answers.Blockhash:
         options = {"commitment": COMMITMENT}
-        value = (await self._rpc.call("getLatestBlockhash", options))["value"]
-        return Hash.from_string(value["blockhash"]), int(value["lastValidBlockHeight"])
+        return await self._rpc.call(answers.read_blockhash, "getLatestBlockhash", options)
 
-    async def _send(self, wire: str, again: bool = False) -> None:
-        options = {"encoding": "base64", "skipPreflight": again, "maxRetries": 0}
-        options |= {"preflightCommitment": COMMITMENT, "minContextSlot": self.slot}
-        await self._rpc.call("sendTransaction", wire, options)
+    async def _hand_over(self, wire: str) -> None:
+        """Have it simulated and passed on."""
+        options: dict[str, Any] = {"encoding": "base64", "preflightCommitment": COMMITMENT}
+        options |= {"maxRetries": 0, "minContextSlot": self._rpc.since}
+        await self._rpc.call(bytes, "sendTransaction", wire, options)
 
-    async def _confirmed(self, signature: str, wire: str, last: int) -> Any:
+    async def _confirmed(self, signature: str, wire: str, last: int) -> answers.Status | None:
         """Its status once it counts; None when it expired."""
         waited = 0.0
         while True:
-            value = (await self._rpc.call("getSignatureStatuses", [signature]))["value"][0]
-            if value is not None and value["confirmationStatus"] in DONE:
-                return value
-            if value is None and waited > 0:
-                height = await self._rpc.call("getBlockHeight", {"commitment": COMMITMENT})
-                if height > last:
-                    return None
+            status = await self._rpc.call(answers.read_status, "getSignatureStatuses", [signature])
+            if status is not None and status.confirmationStatus in DONE:
+                return status
+            if status is None and waited > 0 and await self._height() > last:
+                return None
             await asyncio.sleep(LOOK_SECONDS)
             before, waited = waited, waited + LOOK_SECONDS
-            if value is None and waited // SEND_AGAIN_SECONDS > before // SEND_AGAIN_SECONDS:
-                await self._send(wire, again=True)
+            if status is None and waited // SEND_AGAIN_SECONDS > before // SEND_AGAIN_SECONDS:
+                self._rpc.pass_over(self._rpc.url)
+                await self._send_again(wire)
+
+    async def _send_again(self, wire: str) -> None:
+        try:
+            await self._hand_over(wire)
+        except TransactionRefused as refused:
+            if refused.error not in UNDER_WAY:
+                raise
+
+    async def _height(self) -> int:
+        return await self._rpc.call(
+            answers.read_number, "getBlockHeight", {"commitment": COMMITMENT}
+        )
 
     def _refused(self, error: Any, message: str) -> Refused:
-        if error in POOR:
+        if is_poor(error):
             raise Denied(
-                f"the account {self.key.pubkey()} cannot pay for its transactions:"
-                " send it some lamports (a client needs about 0.01 SOL a thousand rounds)"
+                f"the account {self.key.pubkey()} cannot pay for its transactions: send it some"
+                " lamports (a client needs about 0.01 SOL a thousand rounds, and who creates a run"
+                " 2.3 SOL, most of which come back when it is closed)"
             )
         named = custom_error(error)
         if named is None:
-            raise Unreachable(f"the cluster does not run the transaction: {error or message}")
+            why = plain_text(str(error or message))
+            raise Unreachable(f"the cluster does not run the transaction: {why}")
         return Refused(*named)
 
     async def _get_lamports(self) -> bool:
@@ -95,5 +124,5 @@ class Sender:
         if not self._airdrop:
             return False
         address = str(self.key.pubkey())
-        await self._rpc.call("requestAirdrop", address, AIRDROP)
+        await self._rpc.call(bytes, "requestAirdrop", address, AIRDROP)
         return True

@@ -130,8 +130,3 @@ def put_bytes(record: Any, field: str, value: bytes) -> None:
 
 def _hash(*parts: Any) -> bytes:
     return sha256(msgspec.json.encode(parts, order="deterministic")).digest()
-
-
-def unknown_keys() -> set[str]:
-    """Keys of the core's configuration that nobody has decided about yet; a test wants none."""
-    return set(CoordinatorConfig.__struct_fields__) - FOLLOWED - set(LEFT_OUT)

@@ -15,6 +15,9 @@ from folkmoot.authority.solana import layout
 PACKET = 1232  # bytes of a transaction that a cluster takes
 COMPUTE_UNITS = 800_000  # twice what an instruction of the program needs with 256 clients
 LAMPORTS_PER_SIGNATURE = 5000
+# Why a transaction is not run whose signer has too little; the number is the system program's word.
+POOR = ("AccountNotFound", "InsufficientFundsForFee", "InsufficientFundsForRent")
+NEGATIVE_LAMPORTS = 1
 
 
 class TooLarge(ValueError):
@@ -40,10 +43,22 @@ def signed(
     return made
 
 
+def is_poor(error: Any) -> bool:
+    """Whether it is for want of lamports, of an error as JSON-RPC tells it."""
+    names = error if isinstance(error, dict) else (error,)
+    return any(name in POOR for name in names) or _instruction_error(error) in (
+        "InsufficientFunds",
+        {"Custom": NEGATIVE_LAMPORTS},
+    )
+
+
 def custom_error(error: Any) -> tuple[str, str] | None:
-    """(name, sentence) when the program refused it, of an error as JSON-RPC tells it."""
-    if not isinstance(error, dict) or not isinstance(error.get("InstructionError"), list):
-        return None
-    detail = error["InstructionError"]
-    code = detail[1].get("Custom") if len(detail) == 2 and isinstance(detail[1], dict) else None
+    """(name, sentence) when the program refused it."""
+    inner = _instruction_error(error)
+    code = inner.get("Custom") if isinstance(inner, dict) else None
     return layout.explain(code) if isinstance(code, int) else None
+
+
+def _instruction_error(error: Any) -> Any:
+    detail = error.get("InstructionError") if isinstance(error, dict) else None
+    return detail[1] if isinstance(detail, list) and len(detail) == 2 else None

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
-HEAD_MAX = 16 * 1024
 BODY_MAX = 64 * 1024
 IDLE_SECONDS = 60.0
 Answer = Callable[[bytes], Awaitable[bytes]]

@@ -187,6 +187,8 @@ class Ledger:
 
 def as_json(error: Any) -> Any:
     """A transaction's error as JSON-RPC tells it."""
+    if (at := getattr(error, "account_index", None)) is not None:
+        return {type(error).__name__.removeprefix("TransactionError"): {"account_index": at}}
     inner = getattr(error, "err", None)
     if inner is None:
         return str(error).rpartition(".")[2]

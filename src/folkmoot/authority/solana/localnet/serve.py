@@ -5,6 +5,7 @@ The WebSocket is one port above, where every client of Solana looks for it.
 
 import asyncio
 import contextlib
+import errno
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -73,7 +74,7 @@ class Localnet:
         self._writers.add(writer)
 
         async def answer(body: bytes) -> bytes:
-            return json.dumps(_answers(body, self.methods.call)).encode()
+            return json.dumps(answered(body, self.methods.call)).encode()
 
         try:
             await serve_connection(reader, writer, answer)
@@ -91,7 +92,7 @@ class Localnet:
         try:
             async for message in socket:
                 body = message.encode() if isinstance(message, str) else message
-                await socket.send(json.dumps(_answers(body, subscriber.call)))
+                await socket.send(json.dumps(answered(body, subscriber.call)))
         except ConnectionClosed:
             pass  # it hung up
         finally:
@@ -105,7 +106,8 @@ class Localnet:
                 await socket.send(json.dumps(await subscriber.told.get()))
 
 
-def _answers(body: bytes, call: Callable[[str, list[Any]], Any]) -> Any:
+def answered(body: bytes, call: Callable[[str, list[Any]], Any]) -> Any:
+    """What is answered to a request, or to a list of them."""
     try:
         said = json.loads(body)
     except (ValueError, RecursionError):
@@ -136,21 +138,31 @@ def _error(number: Any, code: int, message: str, data: Any = None) -> dict[str, 
     }
 
 
-async def _listen(net: Localnet, host: str, port: int) -> tuple[asyncio.Server, Server]:
+async def listen(net: Any, host: str, port: int) -> tuple[asyncio.Server, Server]:
     """Both servers, on two ports in a row."""
     for _ in range(PORTS_TRIED):
-        http = await asyncio.start_server(net.on_http, host, port, limit=BODY_MAX)
+        try:
+            http = await asyncio.start_server(net.on_http, host, port, limit=BODY_MAX)
+        except OSError as error:
+            raise OSError(_taken(error, host, port)) from None
         taken = http.sockets[0].getsockname()[1]
         try:
             websocket = await serve_websocket(net.on_websocket, host, taken + 1, max_size=BODY_MAX)
-        except (OSError, OverflowError):
+        except (OSError, OverflowError) as error:
             http.close()
             if port:
-                raise
+                raise OSError(_taken(error, host, port + 1)) from None
             continue
         net.host, net.port = host, taken
         return http, websocket
     raise OSError(f"no two free ports in a row on {host}")
+
+
+def _taken(error: Exception, host: str, port: int) -> str:
+    why = (
+        "is taken" if getattr(error, "errno", 0) == errno.EADDRINUSE else f"cannot be used: {error}"
+    )
+    return f"port {port} of {host} {why}; --port names another one, and 0 takes free ones"
 
 
 @asynccontextmanager
@@ -162,7 +174,7 @@ async def serving(
 ) -> AsyncIterator[Localnet]:
     """A localnet at `host`, on `port` and the one above; 0 takes free ones."""
     net = Localnet(ledger or Ledger(), slot_seconds)
-    http, websocket = await _listen(net, host, port)
+    http, websocket = await listen(net, host, port)
     moving = asyncio.create_task(net.slots())
     try:
         yield net
