@@ -1,31 +1,18 @@
 """A run's server on loopback, and clients of it."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from authority.any_run import OWNER, run
 from folkmoot.authority.server.client import ServerAuthority
 from folkmoot.authority.server.serve import Listening, listen
 from folkmoot.authority.server.service import Access
-from folkmoot.core.coordinator import Phase, Run
-from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.host.signing import Identity
 from folkmoot.host.tls import ClientTls, ServerTls
 
-OWNER = Identity(b"o" * 32)
 OPEN = Access(owners=frozenset({OWNER.public}))
-
-
-def run(**config: Any) -> Run:
-    defaults = {"total_steps": 4, "min_clients": 2, "delay": 0, "rounds_per_epoch": 2}
-    return Run(
-        run_id="moot",
-        config=CoordinatorConfig(**{**defaults, **config}),
-        model=Model(checkpoint="store/"),
-    )
 
 
 @asynccontextmanager
@@ -39,21 +26,14 @@ async def serving(
 
 @asynccontextmanager
 async def connected(
-    server: Listening, identity: Identity, run_id: str = "moot", tls: ClientTls | None = None
+    server: Listening,
+    identity: Identity,
+    run_id: str = "moot",
+    tls: ClientTls | None = None,
+    member: bool = False,
 ) -> AsyncIterator[ServerAuthority]:
-    authority = ServerAuthority(f"127.0.0.1:{server.port}", run_id, identity, tls)
+    authority = ServerAuthority(f"127.0.0.1:{server.port}", run_id, identity, tls, member)
     try:
         yield authority
     finally:
         await authority.close()
-
-
-async def until(authority: ServerAuthority, wanted: Phase) -> None:
-    async with asyncio.timeout(120):
-        async for state in authority.watch():
-            if state.phase is wanted:
-                return
-
-
-def join(identity: Identity) -> m.Join:
-    return m.Join(identity.public, "moot")

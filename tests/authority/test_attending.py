@@ -5,14 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from authority.served_run import connected, join, serving
+from authority.any_run import A, join
+from authority.served_run import connected, serving
 from folkmoot.authority import Denied
 from folkmoot.authority.server import client
 from folkmoot.authority.server.attending import Attending
 from folkmoot.authority.server.client import ServerAuthority
-from folkmoot.host.signing import Identity
-
-ANA = Identity(b"a" * 32)
 
 
 async def test_a_second_client_with_the_same_key_is_refused_and_the_first_goes_on(
@@ -21,15 +19,15 @@ async def test_a_second_client_with_the_same_key_is_refused_and_the_first_goes_o
     monkeypatch.setattr(client, "TAKEN_PATIENCE", 0.0)
     async with serving(tmp_path) as server, asyncio.timeout(60):
         address = f"127.0.0.1:{server.port}"
-        first = ServerAuthority(address, "moot", ANA, member=True)
+        first = ServerAuthority(address, "moot", A, member=True)
         watching = first.watch()
         await anext(watching)
-        assert await first.submit(join(ANA)) is None
-        second = ServerAuthority(address, "moot", ANA, member=True)
+        assert await first.submit(join(A)) is None
+        second = ServerAuthority(address, "moot", A, member=True)
         with pytest.raises(Denied, match="a client with this key takes part already, and stays"):
             await anext(second.watch())
-        assert (await anext(watching)).pending.get(ANA.public)
-        async with connected(server, ANA) as onlooker:  # `folkmoot status` with its key
+        assert (await anext(watching)).pending.get(A.public)
+        async with connected(server, A) as onlooker:  # `folkmoot status` with its key
             await anext(onlooker.watch())
         await first.close()
         await second.close()
@@ -39,7 +37,7 @@ async def test_a_client_that_was_killed_comes_back_with_its_key(tmp_path: Path) 
     async with serving(tmp_path) as server, asyncio.timeout(60):
         address = f"127.0.0.1:{server.port}"
         for _ in range(2):
-            life = ServerAuthority(address, "moot", ANA, member=True)
+            life = ServerAuthority(address, "moot", A, member=True)
             await anext(life.watch())
             await life.close()
 
@@ -62,9 +60,9 @@ def test_who_lost_power_is_replaced_once_it_was_silent_for_long_enough() -> None
 
 async def test_a_clock_that_went_back_by_hours_keeps_nobody_out(tmp_path: Path) -> None:
     async with serving(tmp_path) as server, asyncio.timeout(60):
-        async with connected(server, ANA) as ahead:
+        async with connected(server, A) as ahead:
             ahead._signer._nonce += 5 * 3_600_000_000
             await anext(ahead.watch())
-        async with connected(server, ANA) as back:
+        async with connected(server, A) as back:
             await anext(back.watch())
-            assert await back.submit(join(ANA)) is None
+            assert await back.submit(join(A)) is None

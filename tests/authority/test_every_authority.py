@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from authority.served_run import run
+from authority.any_run import run
 from folkmoot.authority import Authority, Denied
 from folkmoot.authority.server.claims import Claims
 from folkmoot.core.coordinator import Coordinator, Phase, encode

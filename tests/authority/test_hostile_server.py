@@ -9,7 +9,7 @@ import grpc
 import pytest
 from msgspec.structs import replace
 
-from authority.served_run import run
+from authority.any_run import run
 from folkmoot.authority import Denied, Unreachable
 from folkmoot.authority.server import wire
 from folkmoot.authority.server.client import ServerAuthority

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from authority.served_run import connected, join, serving
+from authority.any_run import join
+from authority.served_run import connected, serving
 from folkmoot.authority.server.serve import collect_seldom
 from folkmoot.core.coordinator import messages as m
 from folkmoot.host.signing import Identity

@@ -8,9 +8,10 @@ import grpc
 import msgspec
 import pytest
 
-from authority.served_run import OPEN, OWNER, connected, join, run, serving, until
+from authority.any_run import OWNER, STRANGER, A, B, join, run, until
+from authority.served_run import OPEN, connected, serving
 from folkmoot.authority import Denied
-from folkmoot.authority.server import wire
+from folkmoot.authority.server import door, wire
 from folkmoot.authority.server.attending import Attending
 from folkmoot.authority.server.client import ServerAuthority
 from folkmoot.authority.server.serve import Listening, listen
@@ -49,30 +50,49 @@ async def test_a_server_sends_nothing_to_one_that_looks_no_longer(
         await anext(owner.watch())
         async with asyncio.timeout(60):
             await ended.wait()
-        assert server.service.watchers == 0
+        assert server.service.changes.watchers == 0
+
+
+async def test_clients_are_told_of_members_whose_connection_ended(tmp_path: Path) -> None:
+    a, b, stranger = (Identity(bytes([i]) * 32) for i in range(1, 4))
+    told: asyncio.Queue[tuple[bytes, ...]] = asyncio.Queue()
+    async with serving(tmp_path) as server, connected(server, a, member=True) as at_a:
+        at_a.on_hung_up = told.put_nowait
+        watching = asyncio.create_task(until(at_a, Phase.Finished))
+        for who in (stranger, b):
+            # The first one is no member of an epoch: nobody waits for it.
+            async with connected(server, who, member=True) as authority:
+                if who is b:
+                    await at_a.submit(join(a))
+                    await authority.submit(join(b))
+                await anext(authority.watch())
+                async with connected(server, who) as looks_on:
+                    await anext(looks_on.watch())
+        async with asyncio.timeout(60):
+            assert await told.get() == (b.public,)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
 
 
 async def test_what_was_acknowledged_survives_a_restart(tmp_path: Path) -> None:
-    a, b = Identity(b"a" * 32), Identity(b"b" * 32)
     async with serving(tmp_path) as server:
-        async with connected(server, a) as at_a, connected(server, b) as at_b:
-            await at_a.submit(join(a))
-            await at_b.submit(join(b))
-            await at_a.submit(m.Ready(a.public, 0))
+        async with connected(server, A) as at_a, connected(server, B) as at_b:
+            await at_a.submit(join(A))
+            await at_b.submit(join(B))
+            await at_a.submit(m.Ready(A.public, 0))
         before = encode(server.keeper.state)
     async with serving(tmp_path) as server:
         assert server.keeper.resumed
         assert encode(server.keeper.state) == before
-        async with connected(server, b) as at_b:
-            assert await at_b.submit(m.Ready(b.public, 0)) is None
+        async with connected(server, B) as at_b:
+            assert await at_b.submit(m.Ready(B.public, 0)) is None
             await until(at_b, Phase.RoundTrain)
 
 
 async def test_a_client_goes_on_after_the_server_restarted(tmp_path: Path) -> None:
-    a = Identity(b"a" * 32)
     async with serving(tmp_path) as server:
         port = server.port
-        authority = ServerAuthority(f"127.0.0.1:{port}", "moot", a)
+        authority = ServerAuthority(f"127.0.0.1:{port}", "moot", A)
         watch = authority.watch()
         await anext(watch)
     config = run()
@@ -80,71 +100,70 @@ async def test_a_client_goes_on_after_the_server_restarted(tmp_path: Path) -> No
     async with listen(config, journal, f"127.0.0.1:{port}", OPEN):
         async with asyncio.timeout(120):
             assert (await anext(watch)).phase is Phase.WaitingForMembers
-        assert await authority.submit(join(a)) is None
+        assert await authority.submit(join(A)) is None
     await authority.close()
 
 
 async def test_who_is_silent_is_removed_in_time_while_others_talk(tmp_path: Path) -> None:
-    a, b = Identity(b"a" * 32), Identity(b"b" * 32)
     async with (
         serving(tmp_path, min_clients=3, health_check_timeout=1.0) as server,
-        connected(server, a) as at_a,
-        connected(server, b) as at_b,
+        connected(server, A) as at_a,
+        connected(server, B) as at_b,
     ):
-        for identity, authority in ((a, at_a), (b, at_b)):
+        for identity, authority in ((A, at_a), (B, at_b)):
             assert await authority.submit(join(identity)) is None
         joined = server.keeper.now()
-        while server.keeper.state.pending.get(a.public) is not None:
-            await at_b.submit(m.HealthCheck(b.public))
+        while server.keeper.state.pending.get(A.public) is not None:
+            await at_b.submit(m.HealthCheck(B.public))
             assert server.keeper.now() < joined + 10_000, "still there at ten times its time"
 
 
 async def test_what_a_witness_tells_for_people_is_bounded(tmp_path: Path) -> None:
-    a = Identity(b"a" * 32)
     long = m.WitnessMetadata(evaluations=(("x" * 65, 0.0),))
     many = m.WitnessMetadata(evaluations=(("x", 0.0),) * 17)
-    async with serving(tmp_path) as server, connected(server, a) as authority:
+    async with serving(tmp_path) as server, connected(server, A) as authority:
         for metadata in (long, many):
             proof = m.WitnessProof(0, 0, True)
-            said = m.OpportunisticWitness(a.public, 0, 0, proof, *(b"",) * 4, metadata)
+            said = m.OpportunisticWitness(A.public, 0, 0, proof, *(b"",) * 4, metadata)
             with pytest.raises(Denied, match="of length <= "):
                 await authority.submit(said)
 
 
 async def test_a_wrong_run_id_is_refused_with_the_right_one(tmp_path: Path) -> None:
-    a = Identity(b"a" * 32)
-    async with serving(tmp_path) as server, connected(server, a, "another") as authority:
+    async with serving(tmp_path) as server, connected(server, A, "another") as authority:
         with pytest.raises(Denied, match="keeps run 'moot', not 'another'"):
-            await authority.submit(join(a))
+            await authority.submit(join(A))
 
 
 async def test_a_key_that_is_not_on_the_list_sees_and_says_nothing(tmp_path: Path) -> None:
-    a, stranger = Identity(b"a" * 32), Identity(b"s" * 32)
-    access = Access(allowed=frozenset({a.public}))
+    access = Access(allowed=frozenset({A.public}))
     async with serving(tmp_path, access) as server:
-        async with connected(server, stranger) as authority:
+        async with connected(server, STRANGER) as authority:
             with pytest.raises(Denied, match="allow-list"):
-                await authority.submit(join(stranger))
+                await authority.submit(join(STRANGER))
             with pytest.raises(Denied, match="allow-list"):
                 await anext(authority.watch())
-        async with connected(server, a) as authority:
-            assert await authority.submit(join(a)) is None
+        async with connected(server, A) as authority:
+            assert await authority.submit(join(A)) is None
 
 
 class Raw:
     """A client that sends whatever it likes."""
 
-    def __init__(self, server: Listening) -> None:
+    who = Identity(b"a" * 32)
+
+    def __init__(self, server: Listening, method: str = "Submit") -> None:
         self.session = server.service.session
+        self.method = method
         self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{server.port}")
-        self.call = self.channel.unary_unary(f"/{wire.SERVICE}/Submit")
+        self.call = self.channel.unary_unary(f"/{wire.SERVICE}/{method}")
 
     def request(self, payload: bytes, nonce: int = 1) -> Any:
-        a = Identity(b"a" * 32)
+        who = self.who
         signed = wire.Signed(
-            public_key=a.public, session=self.session, nonce=nonce, payload=payload
+            public_key=who.public, session=self.session, nonce=nonce, payload=payload
         )
-        signed.signature = a.sign(wire.signed_bytes("Submit", "moot", signed))
+        signed.signature = who.sign(wire.signed_bytes(self.method, "moot", signed))
         return signed
 
 
@@ -159,23 +178,38 @@ class Raw:
     ],
 )
 async def test_an_altered_request_is_refused(tmp_path: Path, spoil: Any, status: Any) -> None:
-    a = Identity(b"a" * 32)
     async with serving(tmp_path) as server:
         raw = Raw(server)
-        request = raw.request(msgspec.msgpack.encode(join(a)))
+        request = raw.request(msgspec.msgpack.encode(join(A)))
         spoil(request)
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await raw.call(request.SerializeToString())
         assert error.value.code() is status
         assert len(server.keeper.state.pending) == 0
+        # What is not signed uses up no nonce: else whoever knows a key could silence its client.
+        for nonce in (1, 2):
+            await raw.call(raw.request(msgspec.msgpack.encode(join(A)), nonce).SerializeToString())
+        assert len(server.keeper.state.pending) == 1
+        await raw.channel.close()
+
+
+@pytest.mark.parametrize("method", list(wire.METHODS))
+async def test_nothing_is_read_before_the_door_lets_it_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr(door, "WAITING", 0)
+    async with serving(tmp_path) as server:
+        raw = Raw(server, method)
+        with pytest.raises(grpc.aio.AioRpcError, match="too many requests") as error:
+            await raw.call(raw.request(msgspec.msgpack.encode(join(raw.who))).SerializeToString())
+        assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         await raw.channel.close()
 
 
 async def test_a_replay_garbage_and_an_oversized_frame_are_refused(tmp_path: Path) -> None:
-    a = Identity(b"a" * 32)
     async with serving(tmp_path) as server:
         raw = Raw(server)
-        good = raw.request(msgspec.msgpack.encode(join(a))).SerializeToString()
+        good = raw.request(msgspec.msgpack.encode(join(A))).SerializeToString()
         await raw.call(good)
         frames = {
             good: grpc.StatusCode.UNAUTHENTICATED,
@@ -195,11 +229,10 @@ async def test_the_server_keeps_data_for_clients_that_have_none(tmp_path: Path) 
     folder.mkdir()
     (folder / "train.bin").write_bytes(bytes(range(256)) * 64)
     (tmp_path / "secret").write_bytes(b"not yours")
-    a = Identity(b"a" * 32)
     journal = tmp_path / "run.journal"
     async with (
         listen(run(), journal, "127.0.0.1:0", OPEN, data=folder) as server,
-        connected(server, a) as authority,
+        connected(server, A) as authority,
     ):
         assert await authority.read("train.bin", 250, 10) == (
             16384,

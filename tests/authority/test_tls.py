@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from authority.served_run import connected, join, serving
+from authority.any_run import A, join
+from authority.served_run import connected, serving
 from folkmoot.authority import Denied, Unreachable
 from folkmoot.authority.server.serve import Listening
 from folkmoot.host.signing import Identity
@@ -13,10 +14,8 @@ from folkmoot.host.tls import ClientTls, ServerTls
 from support.certificates import CertificateAuthority
 from support.commands import folkmoot
 
-A = Identity(b"a" * 32)
 
-
-class Town:
+class Certs:
     """A server's authority, its clients', and one that nobody trusts."""
 
     def __init__(self, folder: Path) -> None:
@@ -29,8 +28,8 @@ class Town:
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town(tmp_path)
+def certs(tmp_path: Path) -> Certs:
+    return Certs(tmp_path)
 
 
 async def joins(server: Listening, tls: ClientTls | None) -> None:
@@ -41,83 +40,93 @@ async def joins(server: Listening, tls: ClientTls | None) -> None:
         assert server.keeper.state.pending.get(A.public) is not None
 
 
-async def test_a_client_that_trusts_the_servers_authority_joins(tmp_path: Path, town: Town) -> None:
-    async with serving(tmp_path, tls=town.plain) as server:
-        await joins(server, ClientTls(town.servers.file))
+async def test_a_client_that_trusts_the_servers_authority_joins(
+    tmp_path: Path, certs: Certs
+) -> None:
+    async with serving(tmp_path, tls=certs.plain) as server:
+        await joins(server, ClientTls(certs.servers.file))
 
 
 async def test_a_client_with_a_certificate_joins_under_mutual_tls(
-    tmp_path: Path, town: Town
+    tmp_path: Path, certs: Certs
 ) -> None:
-    async with serving(tmp_path, tls=town.mutual) as server:
-        await joins(server, ClientTls(town.servers.file, *town.clients.sign("ana")))
+    async with serving(tmp_path, tls=certs.mutual) as server:
+        await joins(server, ClientTls(certs.servers.file, *certs.clients.sign("ana")))
 
 
-async def test_a_plain_client_is_told_that_the_server_uses_tls(tmp_path: Path, town: Town) -> None:
-    async with serving(tmp_path, tls=town.plain) as server:
+async def test_a_plain_client_is_told_that_the_server_uses_tls(
+    tmp_path: Path, certs: Certs
+) -> None:
+    async with serving(tmp_path, tls=certs.plain) as server:
         with pytest.raises(Denied, match="uses TLS if --tls-ca"):
             await joins(server, None)
 
 
 async def test_a_client_of_a_plain_server_is_told_to_leave_tls_out(
-    tmp_path: Path, town: Town
+    tmp_path: Path, certs: Certs
 ) -> None:
     async with serving(tmp_path) as server:
         with pytest.raises(Denied, match="does not use TLS: leave --tls-ca out"):
-            await joins(server, ClientTls(town.servers.file))
+            await joins(server, ClientTls(certs.servers.file))
 
 
-async def test_a_server_of_another_authority_is_not_believed(tmp_path: Path, town: Town) -> None:
-    async with serving(tmp_path, tls=town.plain) as server:
+async def test_a_server_of_another_authority_is_not_believed(tmp_path: Path, certs: Certs) -> None:
+    async with serving(tmp_path, tls=certs.plain) as server:
         with pytest.raises(Denied, match=r"others\.pem vouches for"):
-            await joins(server, ClientTls(town.others.file))
+            await joins(server, ClientTls(certs.others.file))
 
 
-async def test_a_certificate_for_another_host_is_not_believed(tmp_path: Path, town: Town) -> None:
-    elsewhere = ServerTls(*town.servers.sign("elsewhere", host="192.0.2.1"))
+async def test_a_certificate_for_another_host_is_not_believed(tmp_path: Path, certs: Certs) -> None:
+    elsewhere = ServerTls(*certs.servers.sign("elsewhere", host="192.0.2.1"))
     async with serving(tmp_path, tls=elsewhere) as server:
         with pytest.raises(Denied, match="certificate is for another host"):
-            await joins(server, ClientTls(town.servers.file))
+            await joins(server, ClientTls(certs.servers.file))
 
 
 async def test_a_client_without_a_certificate_is_told_to_bring_one(
-    tmp_path: Path, town: Town
+    tmp_path: Path, certs: Certs
 ) -> None:
-    async with serving(tmp_path, tls=town.mutual) as server:
+    async with serving(tmp_path, tls=certs.mutual) as server:
         with pytest.raises(Denied, match="wants a certificate of ours"):
-            await joins(server, ClientTls(town.servers.file))
+            await joins(server, ClientTls(certs.servers.file))
 
 
-async def test_a_certificate_of_a_strange_authority_is_refused(tmp_path: Path, town: Town) -> None:
-    async with serving(tmp_path, tls=town.mutual) as server:
+async def test_a_certificate_of_a_strange_authority_is_refused(
+    tmp_path: Path, certs: Certs
+) -> None:
+    async with serving(tmp_path, tls=certs.mutual) as server:
         with pytest.raises(Denied, match="may not know the CA that signed"):
-            await joins(server, ClientTls(town.servers.file, *town.others.sign("eve")))
+            await joins(server, ClientTls(certs.servers.file, *certs.others.sign("eve")))
         assert len(server.keeper.state.pending) == 0
 
 
-async def test_a_submitted_message_says_what_is_wrong_too(tmp_path: Path, town: Town) -> None:
-    async with serving(tmp_path, tls=town.plain) as server, connected(server, A) as authority:
+async def test_a_submitted_message_says_what_is_wrong_too(tmp_path: Path, certs: Certs) -> None:
+    async with serving(tmp_path, tls=certs.plain) as server, connected(server, A) as authority:
         with pytest.raises(Unreachable, match="--tls-ca"):
             await authority.submit(join(A))
 
 
-async def test_a_key_that_is_none_is_an_error_at_the_start(tmp_path: Path, town: Town) -> None:
+async def test_a_key_that_is_none_is_an_error_at_the_start(tmp_path: Path, certs: Certs) -> None:
     bad = tmp_path / "bad.pem"
     bad.write_text("not a key")
     with pytest.raises(OSError, match=r"bad\.pem are not a certificate and its key"):
-        async with serving(tmp_path, tls=ServerTls(town.plain.cert, bad)):
+        async with serving(tmp_path, tls=ServerTls(certs.plain.cert, bad)):
             pass
-    async with serving(tmp_path, tls=town.plain):  # the journal was let go
+    async with serving(tmp_path, tls=certs.plain):  # the journal was let go
         pass
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-async def test_status_asks_over_mutual_tls(tmp_path: Path, town: Town, trusted: bool) -> None:
-    own = (town.clients if trusted else town.others).sign("ana")
+async def test_status_asks_over_mutual_tls(tmp_path: Path, certs: Certs, trusted: bool) -> None:
+    own = (certs.clients if trusted else certs.others).sign("ana")
     Identity.load(tmp_path / "k")
-    async with serving(tmp_path, tls=town.mutual) as server:
+    async with serving(tmp_path, tls=certs.mutual) as server:
         words = ["status", f"127.0.0.1:{server.port}", "--run-id=moot"]
-        words += [f"--tls-ca={town.servers.file}", f"--tls-cert={own.cert}", f"--tls-key={own.key}"]
+        words += [
+            f"--tls-ca={certs.servers.file}",
+            f"--tls-cert={own.cert}",
+            f"--tls-key={own.key}",
+        ]
         result = await asyncio.to_thread(folkmoot, *words)
         assert result.exit_code == (0 if trusted else 1)
         assert ("moot: WaitingForMembers" if trusted else "the CA that signed") in result.output

@@ -4,15 +4,9 @@ from functools import partial
 
 import pytest
 
-from support.authorities import AUTHORITIES, EtcdKeeper
+from support.authorities import AUTHORITIES, PARAMS, EtcdKeeper
 from support.small_run import StartRun
 from support.small_run import small_run as start
-
-# On a chain every message takes a slot or more: those are for `make faults`.
-SLOW = ("Solana",)
-PARAMS = [
-    pytest.param(name, marks=[pytest.mark.faults] if name in SLOW else []) for name in AUTHORITIES
-]
 
 
 @pytest.fixture(params=PARAMS)

@@ -245,7 +245,8 @@ async def test_a_client_cannot_push_out_anothers_result_by_copying_it(tmp_path: 
         honest = await run.join(3, prepare=hears_pairs)
         (liar,) = await run.join(prepare=copies)
         await finish(run, honest, liar, "not what was committed to")
-        assert [(e.attested, e.owed) for e in run.all(m.RoundJudged)] == [(3, 1)]
+        # Its own true result may be heard before it is known to tell of several.
+        assert [(e.attested, e.owed) for e in run.all(m.RoundJudged)] in ([(3, 1)], [(4, 0)])
 
 
 def another(learner: Learner, payload: bytes) -> bytes:
@@ -263,14 +264,18 @@ async def test_two_different_results_for_one_batch_leave_one_model(tmp_path: Pat
     def equivocate(liar: RunMember, result: Result, payload: bytes) -> None:
         ledger = liar.member.client.ledgers[result.height]
         step, share = ledger.step, ledger.shares[liar.id]
-        for turn, peer in enumerate(sorted(liar.peer.neighbours())):
-            body = another(liar.member.learner, payload) if turn % 2 else payload
+        messages = []
+        for body in (payload, another(liar.member.learner, payload)):
             name = liar.peer.put(body, number(result.epoch, result.height))
             told = replace(result, commitment=commitment_hash(step, share, body), blob=name)
             head = msgspec.msgpack.encode(told)
             content = Content(liar.id, number(result.epoch, result.height), head, body)
-            message = seal(content, liar.peer._topic, liar.peer._secret)
-            liar.peer._roster.link(peer).send(wire.encode(wire.Gossip(message.sealed)))
+            messages.append(seal(content, liar.peer._topic, liar.peer._secret).sealed)
+        # Both at once to each: heard of after the round is judged, the second would prove nothing;
+        # the liar would have left for a share that nobody attests.
+        for turn, peer in enumerate(sorted(liar.peer.neighbours())):
+            for sealed in messages if turn % 2 else reversed(messages):
+                liar.peer._roster.link(peer).send(wire.encode(wire.Gossip(sealed)))
 
     config = {**CONFIG, "total_steps": 6}
     async with small_run(tmp_path, **config) as run:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from folkmoot.authority import Authority
+from folkmoot.authority.open import open_authority
 from folkmoot.client import events
 from folkmoot.client.learner import Cancelled, Learner, Worked
 from folkmoot.client.results import IS_THERE
@@ -16,8 +18,11 @@ from folkmoot.core.coordinator import Phase
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
 from folkmoot.core.coordinator.client import waiting
+from folkmoot.host.signing import Identity
 from folkmoot.learning.checkpoints.manifest import Stopped
+from support.authorities import ServerKeeper
 from support.small_run import PATIENCE, RunMember, StartRun, agreement
+from support.small_run import small_run as served_run
 
 THREE = {"init_min_clients": 3, "rounds_per_epoch": 8, "round_witness_time": PATIENCE}
 
@@ -133,4 +138,42 @@ async def test_one_that_is_slow_and_answers_is_waited_for(
         await run.until(run.finished)
         assert run.removed() == []
         assert [e.owed for e in run.all(m.RoundJudged)] == [0] * 6
+        agreement([*others, slow])
+
+
+class OneEach(ServerKeeper):
+    """A server that knows which process is the member with a key, as `folkmoot join` has it."""
+
+    def open(self, identity: Identity) -> Authority:
+        url = f"server://127.0.0.1:{self._listening.port}"
+        return open_authority(url, self.state.run.run_id, identity, member=True)
+
+
+async def test_a_server_tells_the_others_who_hung_up(tmp_path: Path) -> None:
+    async with served_run(tmp_path, authority=OneEach, **THREE) as run:
+        *others, dies = await run.join(3)
+        await run.until(run.in_round(2))
+        await dies.end()
+        await run.until(run.removed)
+        assert all(dies.id in who.member.client.hung_up for who in others)
+
+
+async def test_a_server_that_says_of_the_living_that_they_hung_up_removes_nobody(
+    tmp_path: Path,
+) -> None:
+    loop = asyncio.get_running_loop()
+
+    class SlowAndSlandered(Learner):
+        def train(self, step: int, share: Share, stopped: Callable[[], bool]) -> Worked:
+            for _ in range(20 if step == 3 else 0):
+                for who in others:
+                    loop.call_soon_threadsafe(who.authority.on_hung_up, (slow.id,))
+                threading.Event().wait(0.1)
+            return super().train(step, share, stopped)
+
+    async with served_run(tmp_path, **THREE) as run:
+        others = await run.join(2)
+        (slow,) = await run.join(learner=SlowAndSlandered)
+        await run.until(run.finished)
+        assert run.removed() == []
         agreement([*others, slow])

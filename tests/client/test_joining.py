@@ -55,7 +55,7 @@ async def test_a_client_says_what_it_does_and_waits_for_before_it_trains(tmp_pat
             join_run(server.address, "moot", tmp_path / "ana", trust=(ALL,), tell=hear)
         )
         await hear.doing("waits for 1 more client: an epoch begins with 2")
-        assert server.listening.service.watchers == 1
+        assert server.listening.service.changes.watchers == 1
         said = [e.what for e in hear.all if isinstance(e, events.Doing)]
         assert any("opens the data" in what for what in said)
         assert any("it is compiled first" in what for what in said)

@@ -1,6 +1,6 @@
-"""Two hundred rounds over the network while members are killed, leave and join: one model.
+"""Rounds over the network while members are killed, leave and join: one model.
 
-A run in a store plays the first eighty of them; all two hundred with the fault runs.
+The first eighty here; all two hundred with the fault runs.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from folkmoot.client.learner import Learner
 from folkmoot.core.coordinator import messages as m
 from support.small_run import SmallRun, StartRun, agreement
 
-ROUNDS, IN_A_STORE = 200, 80
+ROUNDS, FIRST = 200, 80
 # At which step a member is killed, leaves, or a new one comes: the last in time for the last epoch.
 CHURN = {
     20: "join", 35: "kill", 50: "join", 70: "leave", 85: "join", 105: "kill", 120: "join",
@@ -46,10 +46,9 @@ async def churn(run: SmallRun, rounds: int) -> None:
 
 
 async def test_every_model_is_the_same_in_every_round_of_a_long_run_with_churn(
-    tmp_path: Path, small_run: StartRun, request: pytest.FixtureRequest
+    tmp_path: Path, small_run: StartRun
 ) -> None:
-    on_server = "server" in request.node.callspec.id
-    await play(tmp_path, small_run, ROUNDS if on_server else IN_A_STORE)
+    await play(tmp_path, small_run, FIRST)
 
 
 @pytest.mark.faults

@@ -7,7 +7,7 @@
 > 1 run witness b sees=a,b model=m (results of a round: `c:x` is another one of c)
 > 2 loaded m       > 2 not_loaded
 > 3 trained        > 3 not_trained     > 3 offered b     > 3 arrived b what=x round=0
-> 3 heard b        > 3 audited passes=b,c fails=d
+> 3 heard b        > 3 hung_up b       > 3 audited passes=b,c fails=d
 > 3 arrived b toward=all         its direction: where `all` go, `against` them, `nowhere`, or that
                                  of another's result of this round: `toward=c`
 > 4 learnt m1      > 5 uploaded store/1      > 6 tick      > due 6
@@ -186,6 +186,9 @@ class ClientWords(Words):
 
     def say_heard(self, who: str) -> c.Heard:
         return c.Heard(identity(who))
+
+    def say_hung_up(self, who: str) -> c.HungUp:
+        return c.HungUp((identity(who),))
 
     def say_learnt(self, model: str) -> c.Learnt:
         return c.Learnt(self.state.epoch, self.state.prepared, self._named(model))

@@ -3,14 +3,14 @@
 `folkmoot.authority.open` opens one by its url, whatever its kind.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol, runtime_checkable
 
 from folkmoot.core.coordinator import Coordinator
 from folkmoot.core.coordinator.messages import AnyEvent, Refused
 from folkmoot.core.user_error import UserError
 
-__all__ = ["Authority", "DataServer", "Denied", "Unreachable"]
+__all__ = ["Authority", "DataServer", "Denied", "SeesConnections", "Unreachable"]
 
 
 class Unreachable(UserError):
@@ -57,3 +57,11 @@ class DataServer(Protocol):
     async def read(self, name: str, start: int, length: int) -> tuple[int, bytes]:
         """(size of the whole, bytes) of a data file; fewer bytes than asked for, if it likes."""
         ...
+
+
+@runtime_checkable
+class SeesConnections(Protocol):
+    """An authority to which every client is connected, as to a server."""
+
+    on_hung_up: Callable[[tuple[bytes, ...]], None]
+    """Called with the clients whose connections ended: perhaps they are gone, perhaps not."""

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from folkmoot.authority import Authority, Unreachable
+from folkmoot.authority import Authority, SeesConnections, Unreachable
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
 from folkmoot.client.models import Models
@@ -39,7 +39,7 @@ from folkmoot.host.tasks import end_tasks
 Emit = Callable[[Record], None]
 
 
-class RunChanged(Exception):
+class RunReconfigured(Exception):
     """The owner changed what members compute with: build a learner for `run`, and go on."""
 
     def __init__(self, run: Run) -> None:
@@ -88,11 +88,13 @@ class Member:
         self.training = Training(learner, self.results, tell, emit)
         self.models = Models(peer, learner, folder, self.training.work, emit, places, bool(holds))
         peer.on_event = self._noticed
+        if isinstance(authority, SeesConnections):
+            authority.on_hung_up = lambda peers: tell(c.HungUp(peers))
 
     # The loop.
 
     async def run(self) -> Coordinator:
-        """Be a member until the run is finished; its last state. Raises `RunChanged`."""
+        """Be a member until the run is finished; its last state. Raises `RunReconfigured`."""
         watching = asyncio.create_task(self._watch())
         loops = (self.results.listen(), self._decide())
         running = [watching, *(asyncio.create_task(loop) for loop in loops)]
@@ -122,7 +124,7 @@ class Member:
     async def _watch(self) -> Coordinator:
         async for state in self.authority.watch():
             if not same_work(self._joined, state.run):
-                raise RunChanged(state.run)
+                raise RunReconfigured(state.run)
             self._queue.put_nowait(c.Saw(state))
             if state.phase is Phase.Finished:
                 self._log(state)

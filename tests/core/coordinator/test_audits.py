@@ -70,6 +70,16 @@ def test_as_many_results_are_audited_as_the_owner_wants() -> None:
     assert not auditors(run_of(7, 0), run_of(7, 0).round)
 
 
+def test_nothing_is_audited_when_everybody_who_worked_has_left() -> None:
+    state = run_of(5, 100)
+    work, between, by = state.epoch.rounds
+    work = replace(work, spans=(Span(500, 501),))  # one sample: one of them has it
+    (worker,) = (state.place(work, i) for i in state.assignment(work).busy().tolist())
+    rounds = (work, between, replace(by, absent=(worker,)))
+    state = replace(state, epoch=replace(state.epoch, absent=(worker,), rounds=rounds))
+    assert auditors(state, state.round) == {}
+
+
 @given(st.integers(1, 300), SEEDS, SEEDS)
 def test_audited_samples_are_some_of_the_share_and_follow_from_the_seed(
     size: int, seed: int, other: int

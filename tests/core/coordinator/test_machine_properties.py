@@ -243,10 +243,7 @@ def play(run: Run, steps: list[Step]) -> None:
 
 
 # No `explain` phase: it takes minutes over a list of this length and says little.
-@settings(
-    max_examples=100,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
-)
+@settings(phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink])
 @given(runs(), STEPS)
 def test_no_list_of_messages_breaks_a_claim(run: Run, steps: list[Step]) -> None:
     play(run, steps)

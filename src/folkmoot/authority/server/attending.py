@@ -39,7 +39,10 @@ class Attending:
         if member := self._members.get(key):
             member.heard = self._clock()
 
-    def end(self, key: bytes, stream: object) -> None:
+    def end(self, key: bytes, stream: object) -> bool:
+        """Whether nobody watches as the client any more."""
         member = self._members.get(key)
-        if member and member.stream is stream:
-            del self._members[key]
+        if member is None or member.stream is not stream:
+            return False
+        del self._members[key]
+        return True

@@ -9,7 +9,7 @@ does not take our kind of connection (TLS) is not tried for ever: what to do abo
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -72,7 +72,7 @@ def _details(error: grpc.aio.AioRpcError) -> str:
     return plain_text(error.details() or "")
 
 
-def _trouble(error: grpc.aio.AioRpcError) -> str:
+def _why_unreachable(error: grpc.aio.AioRpcError) -> str:
     """Why nobody answers, as far as a user can do something about it."""
     details = _details(error)
     if "DNS resolution failed" in details or "name resolution" in details.lower():
@@ -120,6 +120,7 @@ class ServerAuthority:
         self._signer = Signer(identity)
         self._session = b""
         self._watching = msgspec.msgpack.encode(secrets.token_bytes(8)) if member else b""
+        self.on_hung_up: Callable[[tuple[bytes, ...]], None] = lambda peers: None
         #: Why the server does not answer now, or "".
         self.last_error = ""
         self.sent = self.received = 0  # bytes of messages, for the account of a round
@@ -179,7 +180,7 @@ class ServerAuthority:
                 hung_up += advice is not None
                 if advice and hung_up == HANG_UPS:
                     raise Denied(f"{self.address}: {advice}") from None
-                self.last_error = advice or _trouble(error)
+                self.last_error = advice or _why_unreachable(error)
                 if error.code() is grpc.StatusCode.UNAUTHENTICATED:
                     self._begin_again(error)
                 if error.code() is grpc.StatusCode.ALREADY_EXISTS:
@@ -197,6 +198,9 @@ class ServerAuthority:
         try:
             async for change in call:
                 self.received += change.ByteSize()
+                if change.hung_up:
+                    self.on_hung_up(tuple(change.hung_up))
+                    continue
                 if change.snapshot:
                     state = _whole(change.snapshot)
                 elif state is None:

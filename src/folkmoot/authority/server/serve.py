@@ -56,7 +56,7 @@ async def listen(
     except BaseException:
         keeper.close()
         raise
-    working = asyncio.gather(keeper.serve(), service.publish())
+    working = asyncio.gather(keeper.serve(), service.changes.publish())
     await server.start()
     try:
         yield Listening(keeper, service, port, working)

@@ -4,8 +4,7 @@
   it claims, fresh (a nonce is taken once a session), and decoded into a typed record whose sender
   is that key. Whatever is not is refused with a status and a sentence, and changes nothing; nothing
   of it stays in memory.
-- A watcher gets the state once and then what changed. A change becomes the bytes of a message once
-  for all. A watcher that is too slow is sent the newest state again instead of a growing backlog.
+- Whoever watches is sent what `Changes` has for it.
 - Large messages (a roster) go out a few at a time: gRPC copies each for its connection, and a
   thousand copies at once would be the server's largest use of memory.
 """
@@ -23,26 +22,18 @@ import msgspec
 from folkmoot.authority.access import Access as Access
 from folkmoot.authority.server import wire
 from folkmoot.authority.server.attending import TAKEN, Attending
+from folkmoot.authority.server.changes import Changes
 from folkmoot.authority.server.claims import Claims
 from folkmoot.authority.server.door import PATIENCE, Crowded, Door
 from folkmoot.authority.server.gate import Gate
 from folkmoot.authority.server.keeper import Keeper
-from folkmoot.core.coordinator import encode
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.receive import member
-from folkmoot.core.coordinator.view import encode_change
 from folkmoot.core.unreadable import UNREADABLE
 from folkmoot.host import signing
 
 Code = grpc.StatusCode
 Heard = TypeVar("Heard")
-# Changes a watcher may lag behind before it is sent the whole state.
-LAG = 64
-# Seconds between two changes, per watcher: about what sending one costs; and the longest.
-PACE, LONGEST_PACE = 100e-6, 0.2
-# Who waits is told at a fifth of that pace: thousands who join are not held up by the news of it.
-UNHURRIED = 5
-
 # Bytes that anybody may say; filters of thousands of clients are for members.
 SMALL = 4096
 _NOTHING = wire.Receipt()
@@ -67,13 +58,9 @@ class Service:
         self.access = access
         self.data = data
         self.session = secrets.token_bytes(signing.SESSION_BYTES)
-        self.watchers = 0
+        self.changes = Changes(keeper)
         self._attending = Attending()
         self._nonces = signing.Nonces()
-        self._changes: list[bytes] = []  # the newest last, each one version on
-        self._newest = (keeper.version, keeper.view)
-        self._encoded = (-1, b"")
-        self._moved = asyncio.Event()  # a new one for every version
         self._gate = Gate()
         self._door = Door()
 
@@ -150,54 +137,18 @@ class Service:
         silence = self.keeper.state.run.config.health_check_timeout
         if not self._attending.begin(key, life, context, silence):
             raise Refusal(Code.ALREADY_EXISTS, TAKEN)
-        self.watchers += 1
+        self.changes.watchers += 1
         try:
             version = -1
             while True:
-                if version == self._newest[0]:
-                    await self._moved.wait()
-                version, messages = self._since(version)
+                version, messages = await self.changes.newer(version)
                 for message in messages:
                     async with self._gate.passing(len(message)):
                         yield message
         finally:
-            self.watchers -= 1
-            self._attending.end(key, context)
-
-    def _since(self, version: int) -> tuple[int, list[bytes]]:
-        """The newest version, and what brings a watcher at `version` to it."""
-        newest = self._newest[0]
-        behind = newest - version
-        if version < 0 or behind > len(self._changes):
-            return newest, [self._snapshot()]
-        return newest, self._changes[-behind:]
-
-    def _snapshot(self) -> bytes:
-        """The newest state, encoded once however many ask for it."""
-        version, state = self._newest
-        if self._encoded[0] != version:
-            whole = wire.Change(version=version, snapshot=encode(state))
-            self._encoded = (version, _bytes(whole))
-        return self._encoded[1]
-
-    async def publish(self) -> None:
-        """Turn the keeper's new views into changes, until cancelled.
-
-        What comes while the last change is still going out to everybody becomes one change.
-        """
-        async for version, shown in self.keeper.watch(lambda: UNHURRIED * self._pace()):
-            before, old = self._newest
-            if version == before:
-                continue
-            change = wire.Change(version=before + 1, delta=encode_change(old, shown))
-            self._changes = [*self._changes[1 - LAG :], _bytes(change)]
-            self._newest = (before + 1, shown)
-            moved, self._moved = self._moved, asyncio.Event()
-            moved.set()
-            await asyncio.sleep(self._pace())
-
-    def _pace(self) -> float:
-        return min(self.watchers * PACE, LONGEST_PACE)
+            self.changes.watchers -= 1
+            if self._attending.end(key, context):
+                self.changes.hung_up(key)
 
     def _authenticate(self, method: str, request: Any) -> bytes:
         key = bytes(request.public_key)

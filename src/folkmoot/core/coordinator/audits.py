@@ -27,7 +27,7 @@ ONE_IN, SAMPLES_MAX = 8, 8
 Auditors = dict[int, tuple[int, ...]]
 
 
-class Audited(NamedTuple):
+class AuditVerdicts(NamedTuple):
     """What the auditors of a round found, by the makers' places."""
 
     passed: tuple[int, ...] = ()
@@ -50,6 +50,8 @@ def auditors(state: Coordinator, by: Round) -> Auditors:
     seed = _salted(by)
     places = sorted(state.place(work, index) for index in state.assignment(work).busy().tolist())
     here = [place for place in places if state.index(by, place) is not None]
+    if not here:  # everybody who worked then has left
+        return {}
     # A part of a result is drawn as often as it is large.
     whole, part = divmod(min(len(here), witnesses) * percent, 100)
     count = whole + (int.from_bytes(seed[:4], "little") % 100 < part)
@@ -92,11 +94,11 @@ def others(by: Round, maker: int, places: list[int]) -> tuple[int, ...]:
     return _nearest(rest, maker, sha256(_salted(by) + b"others").digest())
 
 
-def found(state: Coordinator, by: Round) -> Audited:
+def found(state: Coordinator, by: Round) -> AuditVerdicts:
     """What a quorum of the auditors of each result say, once a round has its witnesses."""
     said = {state.place(by, witness.proof.index): witness for witness in by.witnesses}
     if not any(witness.passed or witness.failed for witness in said.values()):
-        return Audited()
+        return AuditVerdicts()
     passed, failed, alone = [], [], []
     for maker, who in auditors(state, by).items():
         against = [place for place in who if place in said and maker in said[place].failed]
@@ -107,7 +109,7 @@ def found(state: Coordinator, by: Round) -> Audited:
         elif agree >= quorum:
             passed.append(maker)
             alone += against
-    return Audited(tuple(passed), tuple(failed), tuple(alone))
+    return AuditVerdicts(tuple(passed), tuple(failed), tuple(alone))
 
 
 def _salted(by: Round) -> bytes:

@@ -56,11 +56,11 @@ def apply(state: Coordinator, event: m.AnyEvent, now: int, seed: int) -> Outcome
     if isinstance(received, m.Reason):
         return Outcome(state, (m.refusal(received),))
     after, effects = received
-    moment = Moment(after, now)
-    edge = first(TABLE, after.phase, moment)
+    guards = RunGuards(after, now)
+    edge = first(TABLE, after.phase, guards)
     if edge is None:
         return Outcome(after, effects)
-    closed, closing = moment.closed
+    closed, closing = guards.closed
     target = Phase(edge.target)
     entered, entering = ENTER[target](closed, now, seed)
     changed = m.StateChanged(after.phase, target, edge.when)
@@ -76,14 +76,14 @@ def next_tick(state: Coordinator, now: int) -> int | None:
     limit = _LIMIT.get(state.phase)
     if limit is None:
         return None
-    if Moment(state, now).over():
+    if RunGuards(state, now).over():
         return now
     end = state.phase_start + ms(limit(state))
     times = (end if end > now else None, next_silence(state))
     return min((max(time, now) for time in times if time is not None), default=None)
 
 
-class Moment:
+class RunGuards:
     """A state at a time: what the guards of the table ask."""
 
     def __init__(self, state: Coordinator, now: int) -> None:
@@ -119,22 +119,22 @@ def _needs_no_cooldown(state: Coordinator) -> bool:
     return done(state) and agreed(state) and not state.run.model.checkpoint
 
 
-TABLE: tuple[Edge[Moment], ...] = (
-    Edge("WaitingForMembers", "Paused", "the owner pauses", Moment.pausing),
+TABLE: tuple[Edge[RunGuards], ...] = (
+    Edge("WaitingForMembers", "Paused", "the owner pauses", RunGuards.pausing),
     Edge(
         "WaitingForMembers",
         "Warmup",
         "init_min_clients joined and the extra time passed",
-        Moment.over,
+        RunGuards.over,
     ),
-    Edge("Warmup", "Paused", "the owner pauses", Moment.pausing),
+    Edge("Warmup", "Paused", "the owner pauses", RunGuards.pausing),
     Edge("Warmup", "WaitingForMembers", "fewer than min_clients", lambda at: too_few(at.state)),
-    Edge("Warmup", "RoundTrain", "all are ready, or were waited for long enough", Moment.over),
+    Edge("Warmup", "RoundTrain", "all are ready, or were waited for long enough", RunGuards.over),
     Edge(
         "RoundTrain",
         "RoundWitness",
         "a quorum of witnesses sent proofs, or all who stay, or max_round_train_time passed",
-        Moment.over,
+        RunGuards.over,
     ),
     Edge(
         "RoundWitness",
@@ -142,12 +142,12 @@ TABLE: tuple[Edge[Moment], ...] = (
         "drained, total_steps reached, and the run stores nothing",
         lambda at: at.drained() and _needs_no_cooldown(at.after),
     ),
-    Edge("RoundWitness", "Cooldown", "the epoch must end and is drained", Moment.drained),
+    Edge("RoundWitness", "Cooldown", "the epoch must end and is drained", RunGuards.drained),
     Edge(
         "RoundWitness",
         "RoundTrain",
         "all witnesses who stay were heard, or round_witness_time passed",
-        Moment.over,
+        RunGuards.over,
     ),
     Edge(
         "Cooldown",
@@ -160,7 +160,7 @@ TABLE: tuple[Edge[Moment], ...] = (
         "Cooldown",
         "WaitingForMembers",
         "a checkpoint is stored and verified, or cooldown_time passed",
-        Moment.over,
+        RunGuards.over,
     ),
     Edge(
         "Paused",

@@ -20,6 +20,7 @@ from folkmoot.simulate.run.invariants import (
     INVARIANTS,
     NEED_THE_WORLD,
     honest_models_are_equal,
+    only_who_does_not_answer_is_called_gone,
 )
 
 
@@ -60,7 +61,17 @@ class AuditedFalsely(Fact, frozen=True, tag=True):
     client: bytes
 
 
-AnyFact = AuditedFalsely | ResultPublished | ModelLearnt | GaveUp | ModelStored | Crashed
+class CalledGone(Fact, frozen=True, tag=True):
+    """An honest client calls another gone that left a question unanswered for so long."""
+
+    client: bytes
+    peer: bytes
+    waited: int
+
+
+AnyFact = (
+    AuditedFalsely | CalledGone | ResultPublished | ModelLearnt | GaveUp | ModelStored | Crashed
+)
 
 
 class ToyModel(NamedTuple):
@@ -68,7 +79,7 @@ class ToyModel(NamedTuple):
     samples: int  # a mask of what it learnt
 
 
-class Verdict(NamedTuple):
+class ReferenceVerdict(NamedTuple):
     """What the plain reference says about the work that a closing round attests."""
 
     height: int
@@ -115,7 +126,7 @@ class RunAudit(Audit[Run, Coordinator]):
         self.stored: dict[str, ToyModel] = {}
         self.gave_up: set[tuple[int, bytes]] = set()  # epochs and clients
         self.doubtful: set[int] = set()  # epochs in which honest clients may read filters apart
-        self.verdict: Verdict | None = None  # of this step, when it judged
+        self.verdict: ReferenceVerdict | None = None  # of this step, when it judged
         self.unhealthy: frozenset[int] = frozenset()  # by the last verdict
         self.blamed: frozenset[int] = frozenset()  # the same, before this step
         self.samples_attested = self.samples_lost = 0
@@ -143,6 +154,9 @@ class RunAudit(Audit[Run, Coordinator]):
                 self.nonsense.add(fact.trainer)
         elif isinstance(fact, AuditedFalsely):
             self.false_auditors.add(fact.client)
+        elif isinstance(fact, CalledGone):
+            problems = only_who_does_not_answer_is_called_gone(fact)
+            self.check("only_who_does_not_answer_is_called_gone", problems)
         elif isinstance(fact, ModelStored):
             self.stored[fact.location] = ToyModel(fact.model_hash, int(fact.samples, 16))
         elif isinstance(fact, GaveUp):
@@ -219,7 +233,7 @@ class RunAudit(Audit[Run, Coordinator]):
         self.canonical[epoch, by.height + 1] = model
         self.models[model.hash] = model
 
-    def _judge(self, state: Coordinator, by: Round, work: Round) -> Verdict:
+    def _judge(self, state: Coordinator, by: Round, work: Round) -> ReferenceVerdict:
         rows = shares(state, work)
         quorum = reference.quorum(reference.elected(state, by))
         heard = len(by.witnesses)
@@ -249,4 +263,4 @@ class RunAudit(Audit[Run, Coordinator]):
         self.books.in_flight.pop(work.height, None)
         self.books.learnt |= attested
         owed = reference.mask(work.spans) & ~attested
-        return Verdict(work.height, attested, owed, unhealthy, screened)
+        return ReferenceVerdict(work.height, attested, owed, unhealthy, screened)

@@ -11,8 +11,8 @@ from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import total
 from folkmoot.core.coordinator.client import machine
 from folkmoot.core.coordinator.client import messages as c
+from folkmoot.core.coordinator.client.guards import ASK_TRIES
 from folkmoot.core.coordinator.client.ledger import Result
-from folkmoot.core.coordinator.client.moment import ASK_TRIES
 from folkmoot.core.coordinator.client.state import ClientState, Phase
 from folkmoot.core.coordinator.commitment import commitment_hash
 from folkmoot.core.coordinator.state import CheckpointSource, Coordinator
@@ -21,6 +21,7 @@ from folkmoot.simulate.loop import Loop
 from folkmoot.simulate.network import Network
 from folkmoot.simulate.node import Node
 from folkmoot.simulate.run.audit import (
+    CalledGone,
     GaveUp,
     ModelLearnt,
     ModelStored,
@@ -67,9 +68,15 @@ class ClientNode(Node):
         self.stopped = -1  # the last epoch whose work was given up
         self.abandoned: set[tuple[int, int]] = set()
         self.unanswered: list[m.AnyEvent] = []
+        self.questions: dict[bytes, int] = {}  # since when a peer has not answered
+        self.called: tuple[bytes, ...] = ()  # who is gone, as we said last
 
     def start(self) -> None:
         self.after(self.loop.random.uniform(0, 200), self.watch)
+
+    def crash(self, pause: float) -> None:
+        super().crash(pause)
+        self.coordinator.lose(self)
 
     def watch(self) -> None:
         """Look at the state again and again."""
@@ -84,6 +91,8 @@ class ClientNode(Node):
     def happen(self, event: c.Event) -> None:
         client = self.client
         self.asked = client.asked
+        if isinstance(event, c.Heard):
+            self.questions.pop(event.peer, None)
         for effect in machine.apply(client, event, self.loop.now):
             self.do(effect)
         if client.shown is None:
@@ -105,6 +114,8 @@ class ClientNode(Node):
                     self.gave_up = self.client.epoch
                     self.audit.tell(GaveUp(self.id, self.gave_up))
             case c.Submit(message):
+                if isinstance(message, m.CallGone):
+                    self._note_gone(message.gone)
                 self.unanswered.append(message)
                 self._send(message, TRIES)
             case c.Load():
@@ -128,6 +139,8 @@ class ClientNode(Node):
                 for peer in (self.peers[identity] for identity in self.roster()):
                     self.network.send(self, peer, peer.asked_results, self, effect)
             case c.Probe(peers):
+                for name in peers:
+                    self.questions.setdefault(name, self.loop.now)
                 for peer in (self.peers[name] for name in peers if name in self.peers):
                     self.network.send(self, peer, peer.probed, self)
             case c.Upload(epoch) | c.Save(epoch):
@@ -260,6 +273,12 @@ class ClientNode(Node):
             for result in ledger.own(sender).values():
                 if result.commitment in ask.attested:
                     self.network.send(self, peer, peer.hear, result)
+
+    def _note_gone(self, names: tuple[bytes, ...]) -> None:
+        for name in set(names) - set(self.called) if self.honest else ():
+            waited = self.loop.now - self.questions.get(name, self.loop.now)
+            self.audit.tell(CalledGone(self.id, name, waited))
+        self.called = names
 
     def probed(self, peer: ClientNode) -> None:
         self.network.send(self, peer, peer.happen, c.Heard(self.id))

@@ -18,7 +18,7 @@ from folkmoot.simulate.run.reference import mask
 Published = dict[tuple[int, int], dict[bytes, list[bytes]]]
 
 
-class Learnt(NamedTuple):
+class AgreedResult(NamedTuple):
     """One result that a round's witnesses agreed on."""
 
     commitment: bytes
@@ -39,7 +39,7 @@ def shares(state: Coordinator, round_: Round) -> list[tuple[int, Share]]:
     return sorted((state.place(round_, index), share) for index, share in rows)
 
 
-def learnt(state: Coordinator, by: Round, work: Round, published: Published) -> list[Learnt]:
+def learnt(state: Coordinator, by: Round, work: Round, published: Published) -> list[AgreedResult]:
     """What to apply of `work`, whose results the closed round `by` attests.
 
     A share counts when its trainer is attested and a quorum holds one commitment of it.
@@ -60,5 +60,5 @@ def learnt(state: Coordinator, by: Round, work: Round, published: Published) -> 
         chosen = select_consensus_commitment_by_witnesses(said, votes, quorum)
         if chosen is not None:
             doubtful = sum(votes[one] >= quorum for one in said) > 1
-            agreed.append(Learnt(chosen, mask(share), doubtful))
+            agreed.append(AgreedResult(chosen, mask(share), doubtful))
     return agreed

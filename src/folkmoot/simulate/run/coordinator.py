@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.client import messages as c
 from folkmoot.simulate.coordinator import CoordinatorNode
 from folkmoot.simulate.loop import Loop
 from folkmoot.simulate.network import Network
@@ -39,6 +40,12 @@ class RunCoordinator(CoordinatorNode):
         """A client asks for the state."""
         self.connected[origin.id] = origin
         self._tell(origin)
+
+    def lose(self, client: ClientNode) -> None:
+        """The connection of a client ended: it crashed, or not."""
+        lost = self.connected.pop(client.id, None)
+        for other in self.connected.values() if lost and self.up else ():
+            self.network.send(self, other, other.happen, c.HungUp((client.id,)))
 
     def act(self, effects: tuple[m.Effect, ...]) -> None:
         if any(isinstance(effect, m.StateChanged) for effect in effects):

@@ -26,6 +26,13 @@ def withdraw(world: RunWorld) -> None:
             client.submit(m.Withdraw(client.id))
 
 
+def hang_up(world: RunWorld) -> None:
+    """Clients that are well lose their connections, or the coordinator says so."""
+    for client in world.nodes:
+        if world.loop.chance(0.5):
+            world.coordinator.lose(client)
+
+
 def join_storm(world: RunWorld) -> None:
     """Many join at once and are never heard of again."""
     random = world.loop.random
@@ -101,6 +108,7 @@ def extend(world: RunWorld) -> None:
 
 RUN_FAULTS: Faults = {
     **FAULTS,
+    "hang up": hang_up,
     "withdraw": withdraw,
     "join storm": join_storm,
     "strangers": strangers,

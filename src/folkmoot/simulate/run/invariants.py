@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.audits import auditors
+from folkmoot.core.coordinator.client.waiting import SHORTEST_SILENCE
 from folkmoot.core.coordinator.state import CheckpointSource, Coordinator, Left, Phase
 from folkmoot.core.identity import short
 from folkmoot.simulate.audit import Chart, Invariant, Problems, Step
@@ -24,7 +25,7 @@ from folkmoot.simulate.run.newcomers import (
 )
 
 if TYPE_CHECKING:
-    from folkmoot.simulate.run.audit import ModelLearnt, RunAudit
+    from folkmoot.simulate.run.audit import CalledGone, ModelLearnt, RunAudit
 
 RunStep = Step[Coordinator]
 S = Phase
@@ -310,6 +311,12 @@ def honest_models_are_equal(audit: RunAudit, fact: ModelLearnt) -> Problems:
         yield f"{short(fact.client)} holds {short(fact.model_hash)} at {at}, not {expected}"
 
 
+def only_who_does_not_answer_is_called_gone(fact: CalledGone) -> Problems:
+    """An honest client asked it and got no answer for a while, whatever others say of it."""
+    if fact.waited < SHORTEST_SILENCE // 2:
+        yield f"{short(fact.client)} calls {short(fact.peer)} gone after {fact.waited} ms"
+
+
 def _samples(mask: int) -> str:
     """A mask as spans, for people."""
     spans = []
@@ -353,6 +360,7 @@ NEED_THE_WORLD = frozenset(
         "only_nonsense_is_screened",
         "only_who_lied_fails_audits",
         "honest_models_are_equal",
+        "only_who_does_not_answer_is_called_gone",
         "agreed_models_are_honest",
         "a_run_hands_on_what_it_counted",
         "a_checkpoint_is_its_progress",

@@ -17,6 +17,8 @@ from folkmoot.core.coordinator import (
     state,
 )
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.client import waiting
+from folkmoot.core.coordinator.client.state import ClientState
 from folkmoot.core.coordinator.state import Coordinator, Left, Phase
 from folkmoot.simulate.mutants import Mutants
 
@@ -103,6 +105,10 @@ def _one_may_screen(state: Coordinator, by: Any, work: Any) -> Any:
     return judgement._replace(screened=tuple(named))
 
 
+def _none_for_who_hung_up(client: ClientState, name: bytes) -> int:
+    return 0 if name in client.hung_up else waiting.silence(client)
+
+
 def _agreed_early(state: Coordinator) -> bool:
     return state.epoch.agreed_height == state.round.height
 
@@ -128,6 +134,7 @@ MUTANTS: Mutants = {
     ),
     "accusations are believed": ((receive, "_accused", _believe_accusations),),
     "one witness has others called gone": ((absence, "gone", _believe_one),),
+    "who hung up is gone": ((waiting, "patience", _none_for_who_hung_up),),
     "the first reporter's model is the truth": ((phases, "agreed_model", _first_reporter),),
     "any model is a checkpoint": ((machine._RECEIVE, m.OpportunisticCooldown, _any_checkpoint),),
     "the silent are dropped quietly": ((machine._RECEIVE, m.Tick, _quietly),),

@@ -29,8 +29,8 @@ from folkmoot.core.coordinator.assignment import total
 from folkmoot.core.coordinator.checkpoints import savers
 from folkmoot.core.coordinator.client import auditing, waiting
 from folkmoot.core.coordinator.client import messages as c
+from folkmoot.core.coordinator.client.guards import ClientGuards
 from folkmoot.core.coordinator.client.ledger import Ledger, Result, attest, attested
-from folkmoot.core.coordinator.client.moment import Moment
 from folkmoot.core.coordinator.client.state import ClientState, Phase
 from folkmoot.core.coordinator.receive import IN_EPOCH, IN_ROUND, member
 from folkmoot.core.coordinator.state import STORED_ROUNDS, Coordinator
@@ -50,34 +50,31 @@ AWAY, LONGEST_AWAY = 1000, 60_000
 EVALUATE_EVERY = 10
 
 
-P = Phase
-TABLE: tuple[Edge[Moment], ...] = (
-    *(Edge(p, P.Away, "the epoch is over for it", Moment.outside) for p in P if p is not P.Away),
+P, G = Phase, ClientGuards
+TABLE: tuple[Edge[ClientGuards], ...] = (
+    *(Edge(p, P.Away, "the epoch is over for it", G.outside) for p in P if p is not P.Away),
     Edge(
         P.Away,
         P.Lost,
         "in an epoch whose first model or rounds are no longer told",
-        Moment.too_late_to_load,
+        G.too_late_to_load,
     ),
-    Edge(P.Away, P.Loading, "in an epoch", Moment.called),
-    Edge(P.Loading, P.Ready, "the model is here", Moment.loaded),
-    Edge(P.Loading, P.Lost, "nobody has the model", Moment.not_loaded),
-    Edge(P.Loading, P.Lost, "the first rounds are no longer told", Moment.too_late_to_catch_up),
-    Edge(P.Ready, P.Lost, "its model is not the agreed one", Moment.differs),
-    Edge(P.Ready, P.Lost, "what it missed is no longer told", Moment.missed),
+    Edge(P.Away, P.Loading, "in an epoch", G.called),
+    Edge(P.Loading, P.Ready, "the model is here", G.loaded),
+    Edge(P.Loading, P.Lost, "nobody has the model", G.not_loaded),
+    Edge(P.Loading, P.Lost, "the first rounds are no longer told", G.too_late_to_catch_up),
+    Edge(P.Ready, P.Lost, "its model is not the agreed one", G.differs),
+    Edge(P.Ready, P.Lost, "what it missed is no longer told", G.missed),
     Edge(
-        P.Ready,
-        P.Learning,
-        "a round began, and the results to learn for it are here",
-        Moment.may_learn,
+        P.Ready, P.Learning, "a round began, and the results to learn for it are here", G.may_learn
     ),
-    Edge(P.Ready, P.Ready, "a round began, and there is nothing to learn for it", Moment.may_go_on),
-    Edge(P.Ready, P.Training, "the round has a share for it", Moment.to_train),
-    Edge(P.Ready, P.Storing, "Cooldown elected it to store the model", Moment.elected_to_store),
-    Edge(P.Training, P.Ready, "its share is trained", Moment.trained),
-    Edge(P.Training, P.Ready, "its share could not be trained", Moment.not_trained),
-    Edge(P.Training, P.Ready, "nobody can attest its share any more", Moment.too_late_to_train),
-    Edge(P.Learning, P.Ready, "the results are learnt", Moment.learnt),
+    Edge(P.Ready, P.Ready, "a round began, and there is nothing to learn for it", G.may_go_on),
+    Edge(P.Ready, P.Training, "the round has a share for it", G.to_train),
+    Edge(P.Ready, P.Storing, "Cooldown elected it to store the model", G.elected_to_store),
+    Edge(P.Training, P.Ready, "its share is trained", G.trained),
+    Edge(P.Training, P.Ready, "its share could not be trained", G.not_trained),
+    Edge(P.Training, P.Ready, "nobody can attest its share any more", G.too_late_to_train),
+    Edge(P.Learning, P.Ready, "the results are learnt", G.learnt),
 )
 
 
@@ -87,16 +84,16 @@ def apply(client: ClientState, event: c.Event, now: int) -> list[Effect]:
     if client.shown is None:
         return effects
     _turn_over(client, client.shown, now)
-    moment = Moment(client, client.shown, event, now)
-    while edge := first(TABLE, client.phase, moment):
+    guards = ClientGuards(client, client.shown, event, now)
+    while edge := first(TABLE, client.phase, guards):
         before, client.phase = client.phase, Phase(edge.target)
         effects.append(StateChanged(before, client.phase, edge.when))
-        effects += _enter(client, before, moment)
+        effects += _enter(client, before, guards)
         # An event passes one edge; what follows from it by itself may pass more.
-        moment = Moment(client, client.shown, c.Tick(), now)
+        guards = ClientGuards(client, client.shown, c.Tick(), now)
     effects += _speak(client, client.shown, now)
     if client.phase in (Phase.Ready, Phase.Training):
-        effects += _follow(client, moment)
+        effects += _follow(client, guards)
     effects += waiting.watch(client, client.shown, now)
     return effects
 
@@ -134,6 +131,10 @@ def _note(client: ClientState, event: c.Event) -> Iterator[Effect]:
             client.unreachable = peers[: m.UNREACHABLE_MAX]
         case c.Heard(peer):
             client.heard(peer)
+            client.hung_up.discard(peer)
+        case c.HungUp(peers) if client.shown is not None:
+            members = (peer for peer in peers if client.shown.find(peer) is not None)
+            client.hung_up.update(members)
         case c.Uploaded(epoch, location, model_hash) if epoch == client.epoch:
             done = m.OpportunisticCooldown(client.id, epoch, location, model_hash)
             yield c.Submit(done)
@@ -244,7 +245,7 @@ def _accuse(client: ClientState, state: Coordinator) -> Iterator[Effect]:
 # What passing an edge begins.
 
 
-def _enter(client: ClientState, before: Phase, at: Moment) -> Iterator[Effect]:
+def _enter(client: ClientState, before: Phase, at: ClientGuards) -> Iterator[Effect]:
     match client.phase:
         case Phase.Away:
             if before is not Phase.Lost:
@@ -274,7 +275,7 @@ def _enter(client: ClientState, before: Phase, at: Moment) -> Iterator[Effect]:
             yield from _leave(client, at)
 
 
-def _enter_ready(client: ClientState, before: Phase, at: Moment) -> Iterator[Effect]:
+def _enter_ready(client: ClientState, before: Phase, at: ClientGuards) -> Iterator[Effect]:
     if before is Phase.Ready:
         yield from _save(client, at.state)
         _prepare(client)
@@ -305,7 +306,7 @@ def _prepare(client: ClientState) -> None:
     client.prepared, client.asked = client.prepared + 1, 0
 
 
-def _leave(client: ClientState, at: Moment) -> Iterator[Effect]:
+def _leave(client: ClientState, at: ClientGuards) -> Iterator[Effect]:
     if isinstance(at.event, c.NotLoaded):
         client.join_after = at.now + min(AWAY << client.not_loaded, LONGEST_AWAY)
         client.not_loaded = min(client.not_loaded + 1, 16)
@@ -329,7 +330,7 @@ def _unshare(client: ClientState) -> Iterator[Effect]:
 # What is done with a model at hand.
 
 
-def _follow(client: ClientState, at: Moment) -> Iterator[Effect]:
+def _follow(client: ClientState, at: ClientGuards) -> Iterator[Effect]:
     if at.state.phase not in IN_ROUND:
         return
     if client.prepared == at.state.round.height:
@@ -392,10 +393,12 @@ def _may_attest(client: ClientState, state: Coordinator, ledger: Ledger | None, 
 
 
 def _turn_over(client: ClientState, state: Coordinator, now: int) -> None:
-    """Note when a round begins, by our own clock."""
+    """Note when a round begins, and when we are done with our share, by our own clock."""
     turn = (state.epoch_number, state.round.height if state.epoch.rounds else -1)
     if turn != client.turn:
-        client.turn, client.turn_began = turn, now
+        client.turn, client.turn_began, client.worked = turn, now, None
+    if client.worked is None and state.epoch.rounds and waiting.has_trained(client, state.round):
+        client.worked = now - client.turn_began
 
 
 def _turn(state: Coordinator) -> tuple[int, int, tuple[int, ...], bool]:

@@ -96,6 +96,12 @@ class Heard(Event, frozen=True, tag=True):
     peer: bytes
 
 
+class HungUp(Event, frozen=True, tag=True):
+    """The authority says that these clients' connections to it ended. They may be gone, or not."""
+
+    peers: tuple[bytes, ...]
+
+
 class Uploaded(Event, frozen=True, tag=True):
     """The model is stored, whole."""
 

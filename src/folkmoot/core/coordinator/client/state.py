@@ -44,6 +44,7 @@ class ClientState:
         self.screening = Screening()
         self.turn = (-1, -1)  # epoch and round that we saw last
         self.turn_began = 0
+        self.worked: int | None = None  # how long our share of that round took, once it is done
         self.begin(-1)
 
     def begin(self, epoch: int) -> None:
@@ -64,6 +65,7 @@ class ClientState:
         self.paces: list[int] = []  # how long the last rounds of this epoch took us
         self.awaited: tuple[bytes, ...] = ()  # whom we wait for
         self.unanswered: dict[bytes, int] = {}  # who was asked for a sign and gave none; since when
+        self.hung_up: set[bytes] = set()  # on the authority, it says; not heard since
         self.probe_after = 0
         #: What we told the run last: epoch and height, who is gone, who told of two results.
         self.called: tuple[tuple[int, int], set[bytes], set[bytes]] = ((-1, -1), set(), set())

@@ -2,9 +2,11 @@
 
 Everything here is in the witness's own time: whom it waits for it asks again and again whether
 they are there. Who does not answer for a while seems gone, and the run is told; a quorum of such
-words, and the run waits no longer. One that answers and is only slow has its work waited for as
-long as three of the slowest rounds of this epoch took, so a new epoch, which may have slower
-members, begins with the run's own limit.
+words, and the run waits no longer. Whose connection to the authority ended, as that says, is asked
+at once and has half as long; that alone makes nobody gone. One that answers and is only slow has
+its work waited for as long as three usual rounds of this epoch took, or three times as long as our
+own work in this one, so that a run that becomes slower as a whole goes on. A new epoch, which may
+have slower members, begins with the run's own limit.
 """
 
 from collections.abc import Iterator
@@ -20,34 +22,52 @@ from folkmoot.core.coordinator.state import Coordinator, Round
 from folkmoot.core.coordinator.state import Phase as RunPhase
 from folkmoot.core.machine import Effect
 
-# How long one may be silent that is waited for, in milliseconds: a quarter of a round, so that
-# a death costs little beside it; but a computer may be busy for a second, and nobody waits longer.
+# How long one may be silent that is waited for, in milliseconds: a quarter of a usual round, so
+# that a death costs little beside it; but a computer may be busy for a second, and nobody waits
+# longer.
 SHORTEST_SILENCE, LONGEST_SILENCE = 1000, 10_000
 # Before a first round, everybody is busy with loading.
 SILENCE_WHILE_LOADING = 5000
 PROBES_PER_SILENCE = 4
-# One that answers and does not deliver is waited for three times as long as the slowest of so many
-# rounds took, and so many milliseconds more: whoever is late once loses its place.
+# The first question waits a sixteenth of it: most of the time what we wait for is here by then.
+FIRST_PROBE = 16
+# How many rounds say what is usual: their median, which one client that is slow now and then does
+# not move.
 PACES_KEPT = 8
-GRACE = 5000
+# So many milliseconds more for one that answers and does not deliver: whoever is late once loses
+# its place.
+GRACE = 2000
 AT_WORK = (Phase.Ready, Phase.Training, Phase.Learning, Phase.Storing)
+
+
+def _usual(client: ClientState) -> int:
+    """How long a usual round takes: the median of the last ones, the lower of two."""
+    return sorted(client.paces)[(len(client.paces) - 1) // 2]
 
 
 def silence(client: ClientState) -> int:
     """How long one that is waited for may be silent."""
     if not client.paces:
         return SILENCE_WHILE_LOADING
-    return min(max(max(client.paces) // 4, SHORTEST_SILENCE), LONGEST_SILENCE)
+    return min(max(_usual(client) // 4, SHORTEST_SILENCE), LONGEST_SILENCE)
+
+
+def patience(client: ClientState, name: bytes) -> int:
+    """How long this one may leave a question unanswered: less if it hung up on the authority, and
+    still some round trips over the longest line."""
+    return silence(client) // 2 if name in client.hung_up else silence(client)
 
 
 def too_late(client: ClientState) -> int | None:
     """When a round's results have been waited for long enough, however alive their makers are."""
-    return client.turn_began + 3 * max(client.paces) + GRACE if client.paces else None
+    if not client.paces:
+        return None
+    longest = max(_usual(client), client.worked or 0)
+    return client.turn_began + 3 * longest + GRACE
 
 
 def note_pace(client: ClientState, state: Coordinator, ledger: Ledger | None, now: int) -> None:
-    """We are done with a round. One that was too slow for us makes the next patience longer, so
-    that a run that became slower as a whole goes on; those who are gone do not."""
+    """We are done with a round, too late or not; but those who are gone do not count."""
     if ledger is None or not ledger.shares:
         return  # we waited for nobody
     if not ledger.complete and missing(client, state, ledger) == ():
@@ -59,8 +79,8 @@ def next_look(client: ClientState, now: int) -> list[int]:
     """When to look again, if we wait for anybody."""
     if not client.awaited:
         return []
-    asked = min(client.unanswered.values(), default=now)
-    times = (client.probe_after, asked + silence(client), too_late(client))
+    ends = (when + patience(client, name) for name, when in client.unanswered.items())
+    times = (client.probe_after, too_late(client), *ends)
     return [time for time in times if time is not None and time > now]
 
 
@@ -71,19 +91,28 @@ def watch(client: ClientState, state: Coordinator, now: int) -> Iterator[Effect]
         client.awaited = ()
         return
     before, client.awaited = client.awaited, _awaited(client, state, election, now)
-    every = silence(client) // PROBES_PER_SILENCE
     asked = client.unanswered
     client.unanswered = {name: asked[name] for name in client.awaited if name in asked}
     if client.awaited and not before:
-        client.probe_after = now + every  # most of the time what we wait for is here by then
-    elif client.awaited and now >= client.probe_after:
-        client.probe_after = now + every
-        for name in client.awaited:
-            client.unanswered.setdefault(name, now)
-        yield c.Probe(client.awaited)
-    since = now - silence(client)
-    silent = {name for name, when in client.unanswered.items() if when <= since}
+        client.probe_after = now + silence(client) // FIRST_PROBE
+    yield from _probe(client, now)
+    asked = client.unanswered
+    silent = {name for name, when in asked.items() if when + patience(client, name) <= now}
     yield from _call_gone(client, state, election, silent)
+
+
+def _probe(client: ClientState, now: int) -> Iterator[Effect]:
+    """Ask all we wait for when it is time, and who hung up at once."""
+    if now >= client.probe_after:
+        client.probe_after = now + silence(client) // PROBES_PER_SILENCE
+        names = client.awaited
+    else:
+        asked = client.unanswered
+        names = tuple(n for n in client.awaited if n in client.hung_up and n not in asked)
+    if names:
+        for name in names:
+            client.unanswered.setdefault(name, now)
+        yield c.Probe(names)
 
 
 def _call_gone(

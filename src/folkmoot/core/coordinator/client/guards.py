@@ -15,7 +15,7 @@ from folkmoot.core.coordinator.state import CheckpointSource, Coordinator, Phase
 ASK_TRIES = 3
 
 
-class Moment:
+class ClientGuards:
     """A client at a time, and what just happened to it: what the guards of the table ask."""
 
     def __init__(self, client: ClientState, state: Coordinator, event: c.Event, now: int) -> None:
