@@ -6,11 +6,13 @@ Each time the federation goes on, and ends with the bits of the flat one that no
 import asyncio
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from faults.aggregator_processes import stand_between
 from faults.federation_processes import any_port, start
+from folkmoot.federated.coordinator.server import RunningServer
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.policy import Policy
 from folkmoot.federated.secure.config import SecureConfig
@@ -25,7 +27,40 @@ from support.hierarchy import (
 )
 
 ROUNDS = 4
+PATIENT = {"heartbeat_timeout": 300.0}
 METHODS = ("Rendezvous", "Heartbeat", "StartTrainingRound", "EndTrainingRound")
+
+
+class MortalRegion:
+    """The region `north`, whose aggregator is started again after every death."""
+
+    def __init__(self, folder: Path, above: RunningServer, members: int, **changed: Any) -> None:
+        self.port, self.deaths = any_port(), 0
+        self._where, self._changed = (folder / "north", "north", above), changed
+        self._rules = {"min_participants": members, **PATIENT}
+
+    async def live(self, lives: list[tuple[str, str, str]]) -> None:
+        """Through all of them, and then one that nothing ends."""
+        for life in [*lives, ("", "", "")]:
+            more = {"port": self.port, "weights_port": any_port(), **self._changed}
+            north = region_config(*self._where, rules=self._rules, **more)
+            process = start(stand_between, north, *life)
+            await asyncio.to_thread(process.join)
+            if process.exitcode == 0:
+                return
+            assert process.exitcode == -signal.SIGKILL
+            self.deaths += 1
+
+    async def join(self, learner: Learner, **policy: bool) -> None:
+        address = f"127.0.0.1:{self.port}"
+        settings = Settings(
+            address=address, run_id="north", longest_pause=0.2, policy=Policy(**policy)
+        )
+        await take_part(learner, settings)
+
+
+def bits(model: dict[str, Any]) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in model.items()}
 
 
 @pytest.mark.parametrize("where", ["journal", "messages"])
@@ -33,40 +68,20 @@ async def test_an_aggregator_may_be_killed_anywhere(tmp_path: Path, where: str) 
     lives = [(death, "", "") for death in ("beginning", "before", "torn", "after")] * 40
     if where == "messages":
         lives = [("", m, p) for _ in range(ROUNDS) for m in METHODS for p in ("before", "after")]
-    port, deaths = any_port(), 0
-    config = upper_config(tmp_path, {"north": 2, "south": 2}, rules={"heartbeat_timeout": 300.0})
-    async with watching(config) as above:
-        patient = {"min_participants": 2, "heartbeat_timeout": 300.0}
-
-        async def kill_it() -> None:
-            nonlocal deaths
-            for life in [*lives, ("", "", "")]:
-                north = region_config(
-                    *(tmp_path / "north", "north", above),
-                    **{"rules": patient, "port": port, "weights_port": any_port()},
-                )
-                process = start(stand_between, north, *life)
-                await asyncio.to_thread(process.join)
-                if process.exitcode == 0:
-                    return
-                assert process.exitcode == -signal.SIGKILL
-                deaths += 1
-
-        async with asyncio.TaskGroup() as tasks:
-            south = region_config(tmp_path / "south", "south", above, rules=patient)
-            tasks.create_task(run_region(south, [Learner(2), Learner(3)]))
-            for number in range(2):
-                settings = Settings(address=f"127.0.0.1:{port}", run_id="north", longest_pause=0.2)
-                tasks.create_task(take_part(Learner(number), settings))
-            tasks.create_task(kill_it())
-            await above.finished()
-            made = model(above, ROUNDS)
+    config = upper_config(tmp_path, {"north": 2, "south": 2}, rules=PATIENT)
+    async with watching(config) as above, asyncio.TaskGroup() as tasks:
+        rules = {"min_participants": 2, **PATIENT}
+        south = region_config(tmp_path / "south", "south", above, rules=rules)
+        tasks.create_task(run_region(south, [Learner(2), Learner(3)]))
+        north = MortalRegion(tmp_path, above, 2)
+        for number in range(2):
+            tasks.create_task(north.join(Learner(number)))
+        tasks.create_task(north.live(lives))
+        await above.finished()
+        made = model(above, ROUNDS)
     # Two join; in every round it is called, and two deliver; it hears that it is over.
-    assert deaths >= (4 * (2 + 3 * ROUNDS) if where == "journal" else len(METHODS) * 2)
-    alone = await flat(tmp_path / "flat", [Learner(n) for n in range(4)])
-    assert {name: array.tobytes() for name, array in made.items()} == {
-        name: array.tobytes() for name, array in alone.items()
-    }
+    assert north.deaths >= (4 * (2 + 3 * ROUNDS) if where == "journal" else len(METHODS) * 2)
+    assert bits(made) == bits(await flat(tmp_path / "flat", [Learner(n) for n in range(4)]))
 
 
 @pytest.mark.faults
@@ -75,42 +90,15 @@ async def test_a_masked_region_has_the_same_sum_whenever_its_aggregator_is_kille
 ) -> None:
     """Also after its members revealed, which they do for no other sum."""
     masked = SecureConfig(enabled=True)
-    patient = {"min_participants": 3, "heartbeat_timeout": 300.0}
-    rules = {"heartbeat_timeout": 300.0, "rounds": 2}
-    port, deaths = any_port(), 0
-    config = upper_config(tmp_path, {"north": 3}, rules=rules)
-    async with watching(config) as above:
-
-        async def kill_it() -> None:
-            nonlocal deaths
-            for death in [*["after"] * 30, ""]:
-                north = region_config(
-                    *(tmp_path / "north", "north", above),
-                    **{"rules": patient, "port": port, "weights_port": any_port()},
-                    secure=masked,
-                )
-                process = start(stand_between, north, death, "", "")
-                await asyncio.to_thread(process.join)
-                if process.exitcode == 0:
-                    return
-                assert process.exitcode == -signal.SIGKILL
-                deaths += 1
-
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(3):
-                settings = Settings(
-                    address=f"127.0.0.1:{port}",
-                    run_id="north",
-                    longest_pause=0.2,
-                    policy=Policy(masking=True),
-                )
-                tasks.create_task(take_part(Learner(number), settings))
-            tasks.create_task(kill_it())
-            await above.finished()
-            made = model(above, 2)
-    assert deaths > 6
+    config = upper_config(tmp_path, {"north": 3}, rules={"rounds": 2, **PATIENT})
+    async with watching(config) as above, asyncio.TaskGroup() as tasks:
+        north = MortalRegion(tmp_path, above, 3, secure=masked)
+        for number in range(3):
+            tasks.create_task(north.join(Learner(number), masking=True))
+        tasks.create_task(north.live([("after", "", "")] * 30))
+        await above.finished()
+        made = model(above, 2)
+    assert north.deaths > 6
     learners = [Learner(n) for n in range(3)]
     alone = await flat(tmp_path / "flat", learners, secure=masked, rules={"rounds": 2})
-    assert {name: array.tobytes() for name, array in made.items()} == {
-        name: array.tobytes() for name, array in alone.items()
-    }
+    assert bits(made) == bits(alone)

@@ -1,8 +1,8 @@
 """Every decoder of a run that reads a stranger's bytes, or a disk's, in one table.
 
 Whatever the bytes are (noise, a good sample with bytes changed, cut or added, msgpack of anything),
-a decoder gives a value or its own typed error, and nothing else. A hundred tries each in the
-suite; `make faults` plays twenty times as many (`--hypothesis-profile=long`).
+a decoder gives a value or its own typed error, and nothing else. Fifty tries each in the suite;
+`make faults` plays forty times as many (`--hypothesis-profile=long`).
 """
 
 import functools

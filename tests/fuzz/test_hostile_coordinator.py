@@ -5,16 +5,24 @@ than it must, trains no more than it is called to, and writes nothing outside th
 agreed to. A world follows from its seed and from which answer was the how-manieth of its kind.
 """
 
+import asyncio
+import contextlib
 import math
+import socket
+import threading
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from blake3 import blake3
 from google.protobuf.descriptor import FieldDescriptor as Field
 
 from folkmoot.federated import Policy, wire
 from folkmoot.federated.participant.answers import BadAnswer
+from folkmoot.federated.participant.bucket import WeightsUnavailable
+from folkmoot.federated.participant.carried import CarriedWeights
+from folkmoot.federated.participant.connection import Connection
 from folkmoot.federated.participant.policy import NotAgreed
 from folkmoot.federated.secure.messages import (
     BadMessage,
@@ -27,7 +35,11 @@ from folkmoot.federated.secure.messages import (
     encode,
 )
 from folkmoot.federated.secure.participant_attempt import Distrust
+from folkmoot.federated.signing import seal_answer
+from folkmoot.federated.transfer import frames
+from folkmoot.federated.transfer.uploads import cut
 from folkmoot.federated.wire import RequestRefused
+from folkmoot.host.signing import Identity
 from support.hostile import MODEL, Counts, HostileCoordinator, meet
 
 SENTENCES = (BadAnswer, NotAgreed, RequestRefused, Distrust, BadMessage)
@@ -37,6 +49,7 @@ TEXTS += ["s3://other", "http://127.0.0.1:1/1/global", "file:///etc/1/global", "
 FLOATS = [0.0, -1.0, 1.0, 128.0, 1e-300, 1e308, math.inf, math.nan]
 #: Answers that are twisted before the coordinator behaves, so that every world ends.
 TWISTED = 12
+DIGEST = blake3(MODEL).digest()
 
 
 def value(random: Random, field: Any) -> Any:
@@ -159,3 +172,115 @@ async def test_whatever_a_coordinator_answers_a_participant_ends_or_goes_on(tmp_
 @pytest.mark.faults
 async def test_a_thousand_worlds_more(tmp_path: Path) -> None:
     await play(range(1000, 2000), tmp_path)
+
+
+class HostileLine:
+    """Carries weights, and says and sends on its lines what it likes, sealed with its own key."""
+
+    def __init__(self, seed: int) -> None:
+        self._random, self._left = Random(seed), TWISTED
+        self._identity = Identity.random()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        cut(self._listener)
+        self._thread.join()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                line, _ = self._listener.accept()
+                line.settimeout(10.0)
+                with line, contextlib.suppress(OSError):
+                    while True:
+                        self._answer(line, frames.read_frame(line, wire.TransferRequest))
+
+    def _twists(self, chance: float = 0.4) -> bool:
+        self._left -= 1
+        twists = self._left > 0 and self._random.random() < chance
+        self._has_lied |= twists
+        return twists
+
+    def _answer(self, line: socket.socket, request: Any) -> None:
+        kind, body = request.WhichOneof("what"), b""
+        answer, self._has_lied = wire.TransferAnswer(), False
+        if kind == "call":
+            task = wire.StartTrainingRoundResponse(round=1, global_digest=DIGEST)
+            told = {"state": wire.STATE["ROUND"], "round": 1, "expected": True, "task": task}
+            heard = wire.HeartbeatResponse(**told)
+            if self._twists():
+                twist_message(self._random, heard, 0.5)
+            answer.call.CopyFrom(seal_answer(self._identity, "Heartbeat", request.call, heard))
+        if kind in ("call", "fetch"):
+            body = MODEL[request.fetch.offset :]
+            answer.size, answer.offset = len(MODEL), request.fetch.offset
+        if kind == "store":
+            if not request.store.ahead:
+                line.sendall(frames.encode_frame(self._twisted(wire.TransferAnswer())))
+                if self._has_lied:
+                    raise ConnectionAbortedError
+            frames.fill(line, memoryview(bytearray(request.store.size)))
+        if kind == "end":
+            counted = wire.EndTrainingRoundResponse()
+            answer.end.CopyFrom(
+                seal_answer(self._identity, "EndTrainingRound", request.end, counted)
+            )
+        line.sendall(self._damaged(frames.encode_frame(self._twisted(answer)) + body))
+        if self._has_lied:  # or both would wait for what the other does not send
+            raise ConnectionAbortedError
+
+    def _twisted(self, answer: Any) -> Any:
+        if self._twists():
+            for field in ("code", "reason", "size", "offset"):
+                if self._random.random() < 0.5:
+                    kind = answer.DESCRIPTOR.fields_by_name[field]
+                    setattr(answer, field, value(self._random, kind))
+        return answer
+
+    def _damaged(self, sent: bytes) -> bytes:
+        """What was to be sent; or a part of it, with bytes changed."""
+        if not self._twists(0.2):
+            return sent
+        damaged = bytearray(sent)
+        if self._random.random() < 0.5:
+            del damaged[self._random.randrange(len(sent)) :]
+        for _ in range(min(len(damaged), 3)):
+            # Mostly near the end, where a body is.
+            back = self._random.choice([16, 64, len(damaged)])
+            damaged[-self._random.randrange(1, min(back, len(damaged)) + 1)] ^= 1
+        return bytes(damaged) + self._random.randbytes(self._random.choice([0, 5, 40_000]))
+
+
+def over_a_line(connection: Connection, port: int) -> str:
+    """A call, its model, an update: what became of them."""
+    connection.weights_port, connection.longest_pause = port, 0.01
+    carried = CarriedWeights(connection, max_object=10_000)
+    try:
+        carried.call(wire.HeartbeatRequest(want_task=True), 10.0)
+        model = carried.read_global(1, DIGEST)
+        assert b"".join(array.tobytes() for array in model.values()) == bytes(16)
+        end = wire.EndTrainingRoundRequest(round=1, number_samples=1)
+        return f"delivered: {carried.deliver(model, end)}"
+    except (*SENTENCES, WeightsUnavailable) as error:
+        return str(error)
+    finally:
+        carried.close()
+
+
+@pytest.mark.parametrize("start", range(0, 120, 40))
+async def test_whatever_comes_over_a_line_is_the_model_announced_or_refused(start: int) -> None:
+    endings = set()
+    for seed in range(start, start + 40):
+        hostile = HostileLine(seed)
+        connection = Connection("127.0.0.1:1", "run", Identity.random())
+        try:
+            endings.add(await asyncio.to_thread(over_a_line, connection, hostile.port))
+        finally:
+            hostile.close()
+            await connection.close()
+    assert "delivered: True" in endings
+    assert len(endings) > 3, endings

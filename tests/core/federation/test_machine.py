@@ -1,7 +1,7 @@
 """Properties of the machines over any sequence of events, wise or foolish."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.core import federation
@@ -45,7 +45,6 @@ rules = st.builds(
 )
 
 
-@settings(max_examples=300)
 @given(rules, st.booleans(), st.lists(st.tuples(events, st.integers(0, 900)), max_size=60))
 def test_invariants_hold_and_the_journal_gives_the_same_bytes(
     rules: Rules, initial: bool, happened: list[tuple[m.Event, int]]
@@ -63,7 +62,6 @@ def test_invariants_hold_and_the_journal_gives_the_same_bytes(
 kinds = st.sampled_from(["deliver"] * 8 + ["join"] * 4 + ["call"] * 2 + ["anything", "end"])
 
 
-@settings(max_examples=300)
 @given(rules, st.lists(st.tuples(kinds, ids, st.one_of(events, calls)), min_size=12, max_size=60))
 def test_a_region_follows_the_coordinator_above_whatever_happens(
     rules: Rules, happened: list[tuple[str, str, m.Event]]

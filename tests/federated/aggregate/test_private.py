@@ -1,10 +1,10 @@
 """Differential privacy: the noise is what the accountant is told, and the ε is right."""
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from folkmoot.federated.aggregate import accountant
 from folkmoot.federated.aggregate.in_memory import combine_arrays
@@ -21,6 +21,8 @@ def zeros(count):
 
 
 def test_the_noise_on_the_mean_is_normal_with_the_promised_deviation():
+    from scipy import stats  # takes seconds, also of workers that only collect this file
+
     strategy = Private(clip_norm=3.0, noise_multiplier=2.0)
     base = {"w": np.zeros(SIZE, np.float32)}
     model = combine_arrays(strategy, base, zeros(4), seed=b"s" * 32).model["w"]
@@ -68,8 +70,8 @@ def test_the_owner_is_told_epsilon_for_the_delta_asked():
 
 def exact_delta(epsilon, mu):
     """The Gaussian mechanism's δ(ε) in closed form (Balle and Wang 2018)."""
-    below = stats.norm.cdf(mu / 2 - epsilon / mu)
-    return below - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+    cdf = NormalDist().cdf
+    return cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * cdf(-mu / 2 - epsilon / mu)
 
 
 @pytest.mark.parametrize(("noise", "rounds"), [(0.7, 1), (1.0, 10), (4.0, 100)])

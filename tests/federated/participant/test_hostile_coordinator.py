@@ -3,15 +3,23 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from blake3 import blake3
 
+from folkmoot.exchange.bucket import Bucket
 from folkmoot.federated import Policy
+from folkmoot.federated.model_file.layout import encode_header, layout_of
 from folkmoot.federated.names import plain_text
 from folkmoot.federated.participant.answers import BadAnswer
+from folkmoot.federated.participant.bucket import MAP_FROM, ParticipantBucket, WeightsUnavailable
 from folkmoot.federated.participant.known import Known
 from folkmoot.federated.participant.policy import NotAgreed, load_policy
 from support.federation import AGREES
 from support.hostile import Counts, HostileCoordinator, meet
+
+#: As much as is mapped and not copied.
+MAPPED = np.arange(MAP_FROM // 4, dtype=np.float32)
 
 
 def below(folder: Path) -> list[str]:
@@ -199,6 +207,17 @@ async def test_a_model_larger_than_agreed_is_not_read(tmp_path: Path) -> None:
     hostile.twist = twist
     await meet(hostile, Policy(buckets=("all",), most_bytes=10), one)
     assert one.trained == 0
+
+
+def test_a_model_in_a_shared_folder_is_mapped_up_to_what_was_agreed(tmp_path: Path) -> None:
+    body = encode_header(layout_of({"w": MAPPED})) + MAPPED.tobytes()
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1/global").write_bytes(body)
+    asked, digest = Bucket(str(tmp_path)), blake3(body).digest()
+    found = ParticipantBucket(asked, len(body)).read_global(1, digest)
+    assert found["w"].tobytes() == MAPPED.tobytes()
+    with pytest.raises(WeightsUnavailable, match=f"{len(body)} bytes; at most {len(body) - 1} are"):
+        ParticipantBucket(asked, len(body) - 1).read_global(1, digest)
 
 
 def test_a_policy_is_a_file_or_arguments(tmp_path: Path) -> None:

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
-from sklearn.neural_network import MLPClassifier
 
 from folkmoot.federated import Participant, Settings, take_part
 from folkmoot.federated.frameworks import from_sklearn, from_torch, to_sklearn, to_torch
@@ -152,6 +150,10 @@ def test_torch_modules_go_there_and_back() -> None:
 
 
 def test_sklearn_estimators_go_there_and_back() -> None:
+    # Take seconds, also of workers that only collect this file.
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neural_network import MLPClassifier
+
     x, y = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 3
     for make, attributes in (
         (LogisticRegression, ("coef_", "intercept_")),

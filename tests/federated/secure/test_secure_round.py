@@ -336,38 +336,34 @@ def test_a_key_of_low_order_is_refused_before_it_reaches_anybody(point):
         cast.coordinator.keys("p00", forged)
 
 
-def lying(cast, liar, kind):
-    """Everybody reveals; one gives a false share of every secret of a kind."""
+def with_a_liar(members, kind):
+    """All but one deliver, and all reveal; p01 gives a false share of every secret of a kind."""
+    cast = Cast(members)
+    cast.exchange_shares(cast.exchange_keys())
+    for id in cast.ids[:-1]:
+        cast.upload(id)
+    cast.close(cast.ids[:-1])
     cast.confirm()
     confirmed = cast.coordinator.confirmations()
     for id in cast.coordinator.survivors().delivered:
         told = cast.members[id].reveal(confirmed)
-        if id == liar:
+        if id == "p01":
             false = {other: bytes(33) for other in getattr(told, kind)}
             told = msgspec.structs.replace(told, **{kind: false})
         cast.coordinator._reveals[id] = told
+    return cast
 
 
 @pytest.mark.parametrize("kind", ["seeds", "masking"])
 def test_a_liar_among_the_threshold_spoils_the_attempt_and_not_the_model(kind):
-    cast = Cast(4)
-    cast.exchange_shares(cast.exchange_keys())
-    for id in cast.ids[:3]:
-        cast.upload(id)
-    cast.close(cast.ids[:3])
-    lying(cast, "p01", kind)
+    cast = with_a_liar(4, kind)
     with pytest.raises(TooFew, match="do not give"):
         cast.coordinator.residue()
 
 
 @pytest.mark.parametrize("kind", ["seeds", "masking"])
 def test_one_liar_is_worked_around_while_there_are_answers_to_spare(kind):
-    cast = Cast(10)
-    cast.exchange_shares(cast.exchange_keys())
-    for id in cast.ids[:9]:
-        cast.upload(id)
-    cast.close(cast.ids[:9])
-    lying(cast, "p01", kind)
+    cast = with_a_liar(10, kind)
     assert same(cast.mean(), cast.plain_mean(cast.ids[:9]))
 
 

@@ -52,8 +52,8 @@ def config(folder: Path, seed: int = 0, **rules: object) -> Federation:
 
 async def test_the_same_seed_ends_with_the_same_bits_whatever_the_pool(tmp_path: Path) -> None:
     models = []
-    for processes, seed in ((1, 0), (3, 0), (2, 1)):
-        folder = tmp_path / f"{processes}"
+    for number, (processes, seed) in enumerate(((1, 0), (2, 0), (1, 1))):
+        folder = tmp_path / f"{number}"
         told: list[int] = []
         done = await simulate(
             config(folder, seed, fraction_participants=0.5),

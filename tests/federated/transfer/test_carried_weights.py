@@ -273,7 +273,9 @@ async def test_strangers_are_refused_and_nonsense_is_hung_up_on(tmp_path: Path) 
         assert b"at most" in await said(frames.encode_frame(large))
         assert await said((1 << 31).to_bytes(4, "little") + b"x" * 100) == b""
         assert await said(b"\x05\0\0\0\xff\xff\xff\xff\xff") == b""
-        assert b"fetch, store and end" in await said(frames.encode_frame(wire.TransferRequest()))
+        assert b"fetch, store, end and call" in await said(
+            frames.encode_frame(wire.TransferRequest())
+        )
 
 
 async def test_silent_lines_hold_nobody_up(tmp_path: Path) -> None:

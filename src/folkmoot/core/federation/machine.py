@@ -33,6 +33,7 @@ import msgspec
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.config import Rules
 from folkmoot.core.federation.evaluation import mean_loss
+from folkmoot.core.federation.rounds import Step, called, ended, is_over, next_round
 from folkmoot.core.federation.selection import take
 from folkmoot.core.federation.state import Best, Delivery, Phase, State
 from folkmoot.core.machine import Outcome, decoder
@@ -44,7 +45,6 @@ MAX_EXPELLED = 65_536
 #: Of how many who are not connected bad updates are remembered.
 MAX_STRUCK = 65_536
 
-Step = tuple[State, tuple[m.Effect, ...]]
 replace = msgspec.structs.replace
 
 
@@ -339,24 +339,6 @@ def _evaluated(state: State, central: float | None) -> Step:
     return changed, (m.Evaluated(round_, loss, best),)
 
 
-def _called(state: State, event: m.Called, now: int) -> Step:
-    known = state.upcoming or state.above
-    if not state.region or state.phase == Phase.FINISHED or event.above == known:
-        return state, ()
-    if known is not None and event.above.round <= known.round:
-        reason = f"round {event.above.round} is called after round {known.round}"
-        return state, (m.Refused(m.Reason.StaleRound, reason),)
-    changed = replace(state, upcoming=event.above)
-    # What waits in STANDBY waits for this round now.
-    return (_next(changed) if state.phase == Phase.STANDBY else changed), ()
-
-
-def _ended(state: State, event: m.Ended, now: int) -> Step:
-    if not state.region or state.phase == Phase.FINISHED:
-        return state, ()
-    return replace(state, ended=True), ()
-
-
 _RECEIVE: dict[type, Callable[[State, Any, int], Step]] = {
     m.Rendezvous: _rendezvous,
     m.Dropped: _dropped,
@@ -368,8 +350,8 @@ _RECEIVE: dict[type, Callable[[State, Any, int], Step]] = {
     m.Lost: _lost,
     m.Tick: _tick,
     m.Written: _written,
-    m.Called: _called,
-    m.Ended: _ended,
+    m.Called: called,
+    m.Ended: ended,
 }
 
 
@@ -388,7 +370,7 @@ def _without(state: State, gone: list[str]) -> State:
 
 def _settle(state: State, effects: tuple[m.Effect, ...], now: int, seed: int) -> Step:
     while True:
-        if state.phase == Phase.ROUND and not state.closing and not _over(state):
+        if state.phase == Phase.ROUND and not state.closing and not is_over(state):
             state, more = _top_up(state)
             effects += more
             state, more = _close(_with_patience(state, now))
@@ -450,14 +432,10 @@ def _starved(state: State) -> bool:
     return asked < state.rules.enough(state.goal, state.given_up)
 
 
-def _over(state: State) -> bool:
-    return state.written is not None or state.upcoming is not None or state.ended
-
-
 def _all_over(state: State) -> bool:
     stalled = 0 < state.rules.stop_after <= state.since_best
     last = stalled or state.round + 1 >= state.rules.rounds
-    return _over(state) and last and not state.region
+    return is_over(state) and last and not state.region
 
 
 def _ended_above(state: State) -> bool:
@@ -465,7 +443,7 @@ def _ended_above(state: State) -> bool:
 
 
 def _goes_on(state: State) -> bool:
-    return _over(state) and len(state.members) >= state.rules.min_connected
+    return is_over(state) and len(state.members) >= state.rules.min_connected
 
 
 #: The machine. Edges are tried in this order; nothing else changes the phase.
@@ -479,7 +457,7 @@ TABLE: tuple[Edge[State], ...] = (
         Phase.ROUND,
         Phase.STANDBY,
         "the next global model is written, but too few are connected",
-        _over,
+        is_over,
     ),
     Edge(
         Phase.ROUND,
@@ -491,7 +469,7 @@ TABLE: tuple[Edge[State], ...] = (
 
 
 def _enter_round(state: State, now: int, seed: int) -> State:
-    state = _next(state)
+    state = next_round(state)
     wait = state.rules.round_deadline
     return replace(
         state,
@@ -509,7 +487,7 @@ def _enter_round(state: State, now: int, seed: int) -> State:
 def _enter_standby(state: State, now: int, seed: int) -> State:
     """Selections are void; what was delivered stays, and bad updates may be made good."""
     return replace(
-        _next(state),
+        next_round(state),
         phase=Phase.STANDBY,
         selected=(),
         quarantined=(),
@@ -522,38 +500,7 @@ def _enter_standby(state: State, now: int, seed: int) -> State:
 
 
 def _enter_finished(state: State, now: int, seed: int) -> State:
-    return replace(_next(state), phase=Phase.FINISHED, selected=(), deliveries={}, closing=())
+    return replace(next_round(state), phase=Phase.FINISHED, selected=(), deliveries={}, closing=())
 
 
 _ENTER = {Phase.ROUND: _enter_round, Phase.STANDBY: _enter_standby, Phase.FINISHED: _enter_finished}
-
-
-def _next(state: State) -> State:
-    """Go on to the next round when its global model is written: here, or above."""
-    if (above := state.upcoming) is not None:
-        # Nobody waits for what there is of the last round any more.
-        state = replace(state, above=above, upcoming=None, closing=tuple(state.deliveries))
-        return _turn_to(state, above.round, above.epoch_base, above.digest)
-    if state.written is None:
-        return state
-    return _turn_to(state, state.round + 1, state.epoch_base + state.epochs, state.written)
-
-
-def _turn_to(state: State, round_: int, epoch_base: int, global_digest: str) -> State:
-    done = {key: state.deliveries[key] for key in state.closing}
-    oldest = state.round - state.rules.max_staleness
-    remembered = {**state.history, **done}
-    return replace(
-        state,
-        round=round_,
-        epoch_base=epoch_base,
-        global_digest=global_digest,
-        # Kept so that a retry after a lost reply is known for what it is.
-        history={key: d for key, d in remembered.items() if d.round >= oldest},
-        deliveries={key: d for key, d in state.deliveries.items() if key not in done},
-        quarantined=(),
-        excused=(),
-        late=(),
-        closing=(),
-        written=None,
-    )

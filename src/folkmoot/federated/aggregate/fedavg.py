@@ -13,6 +13,7 @@ class FedAvg(Strategy, frozen=True, tag="fedavg"):
     """The default. In the initial round, where nobody has samples, all weigh the same."""
 
     needs_only_the_mean: ClassVar[bool] = True
+    reads_once: ClassVar[bool] = True
 
     def combine(self, closing: Closing) -> Figures:
         write_linear(common_layout(closing), *mean(closing.updates), closing.out)

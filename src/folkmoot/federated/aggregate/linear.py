@@ -30,6 +30,8 @@ class LinearCombination:
     def __init__(self, terms: Sequence[Term], divisor: float = 1.0, block: int = BLOCK) -> None:
         """`block` is the size of the largest span."""
         self._terms, self._divisor = terms, divisor
+        #: A power of two has an inverse that is one as well.
+        self._exact = divisor > 1.0 and math.frexp(divisor)[0] == 0.5
         self._sum, self._product = np.empty(block), np.empty(block)
         self._reader = SpanReader(block)
 
@@ -45,7 +47,9 @@ class LinearCombination:
                 np.add(total, values, out=total, dtype=np.float64)
             elif values is not total:
                 np.copyto(total, values)
-        if self._divisor != 1.0:
+        if self._exact:  # the same bits, in a third of the time
+            np.multiply(total, 1.0 / self._divisor, out=total)
+        elif self._divisor != 1.0:
             np.divide(total, self._divisor, out=total)
         return total
 

@@ -31,6 +31,9 @@ class Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fiel
     needs_only_the_mean: ClassVar[bool] = False
     #: Whether each sum it makes spends privacy: sums are counted then.
     adds_noise: ClassVar[bool] = False
+    #: Whether `combine` reads every update once, from its beginning to its end, and remembers
+    #: nothing: then it may be begun while updates still come.
+    reads_once: ClassVar[bool] = False
 
     def memory_layout(self, layout: Layout) -> Layout:
         """The arrays to remember between rounds of a model with `layout`; empty for most."""

@@ -105,16 +105,8 @@ class RegionConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def below(self) -> Federation:
         """The federation of those below, as its coordinator runs it."""
-        return Federation(
-            run_id=self.run_id,
-            rounds=Rules(**asdict(self.rounds)),
-            server=self.server,
-            bucket=self.bucket,
-            security=self.security,
-            secure=self.secure,
-            metrics=self.metrics,
-            compression=self.compression,
-        )
+        own = {name: getattr(self, name) for name in self.__struct_fields__ if name != "above"}
+        return Federation(**own | {"rounds": Rules(**asdict(self.rounds))})
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from folkmoot.federated.model_file.layout import Array
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.participant import events
 from folkmoot.federated.participant.connection import Connection
-from folkmoot.federated.participant.participant import Trained, encode_figures
+from folkmoot.federated.participant.participant import RoundResult, encode_figures
 from folkmoot.federated.participant.participation import Participation, Settings
 from folkmoot.federated.participant.policy import NotAgreed
 from folkmoot.host.event_log import EventLog
@@ -48,7 +48,7 @@ class Relay(Participation):
         self._line.known.count_round(durable=self._policy.most_rounds > 0)
         self._log.write(events.RoundTrained(round_, made.samples, 0.0))
         digest = await asyncio.to_thread(self._write, made)
-        summed = Trained(round_, start.global_digest, {}, {}, made.samples, "{}", found)
+        summed = RoundResult(round_, start.global_digest, {}, {}, made.samples, "{}", found)
         metrics = encode_figures({"participants": made.participants})
         await self._end(round_, summed, metrics, digest, made.participants)
 

@@ -16,7 +16,7 @@ from folkmoot.federated.compression.codec import (
     encoded_layout,
     is_compressed,
 )
-from folkmoot.federated.model_file.layout import BLOCK, Array, Layout, ModelSource
+from folkmoot.federated.model_file.layout import BLOCK, Array, Layout, ModelSource, read_blocks
 
 
 class CompressedUpdate:
@@ -38,12 +38,7 @@ class CompressedUpdate:
         out += decode_span(name, start, out.size, self._how, self._part, self._index(name))
 
     def blocks(self, size: int = BLOCK) -> Iterator[tuple[str, int, Array]]:
-        for name, meta in self.layout.items():
-            buffer = np.empty(min(size, meta.size), meta.numpy)
-            for start in range(0, meta.size, size):
-                values = buffer[: min(size, meta.size - start)]
-                self.read(name, start, values)
-                yield name, start, values
+        return read_blocks(self, size)
 
     def _part(self, name: str, start: int, size: int) -> Array:
         part = np.empty(size, self._travelled.layout[name].numpy)

@@ -78,6 +78,10 @@ class CoordinatorBucket:
         """Where the private copy of an update is, if it was taken."""
         return arrived(self._spool, delivery.key, delivery.digest)
 
+    def is_finite(self, delivery: Delivery) -> bool:
+        """Whether it was seen as it came that the whole of it is a model of finite values."""
+        return self.uploads is not None and self.uploads.is_finite(self.taken(delivery))
+
     def forget_rounds(self, last: int) -> None:
         """Delete the private copies of every round up to `last`."""
         if self.uploads is not None:

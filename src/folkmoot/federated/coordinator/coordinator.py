@@ -28,6 +28,7 @@ from folkmoot.federated.aggregate.spans import CombineFailed
 from folkmoot.federated.coordinator import events
 from folkmoot.federated.coordinator.bucket import CoordinatorBucket
 from folkmoot.federated.coordinator.config import Federation
+from folkmoot.federated.coordinator.early import EarlySums
 from folkmoot.federated.coordinator.evaluation import (
     CentralEvaluation,
     ReportedMetrics,
@@ -36,7 +37,7 @@ from folkmoot.federated.coordinator.evaluation import (
 from folkmoot.federated.coordinator.metrics import Meters
 from folkmoot.federated.coordinator.secure_rounds import SecureRounds
 from folkmoot.federated.coordinator.sums import Summed, write_sum
-from folkmoot.federated.coordinator.updates import combine, culprits, lost
+from folkmoot.federated.coordinator.updates import Made, combine, culprits, lost
 from folkmoot.federated.model_file.layout import Array, BadModel, layout_of
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.secure.masks import Mask
@@ -115,6 +116,7 @@ class Coordinator:
         self.secure = SecureRounds(
             config.run_id, config.secure, lambda: self.state, self.submit, self.log.write, folder
         )
+        self.early = EarlySums(config, self.store, lambda: self.state)
         if self.state.rules != config.rounds:
             self._durable.close()
             raise JournalError(
@@ -160,6 +162,7 @@ class Coordinator:
         await end_tasks([*self._closing, *filter(None, [self._serving])])
         for waiting in self._waiting.values():
             waiting.cancel()
+        await asyncio.to_thread(self.early.close)
         await asyncio.to_thread(self.workers.shutdown, cancel_futures=True)
         self.log.write(events.Stopped(self.state.phase, self.state.round))
         self.log.close()
@@ -307,9 +310,7 @@ class Coordinator:
                 if self._on_sum is not None:
                     await self._sum(self._on_sum, round_, deliveries, residue)
                     return
-                done = await self.run(
-                    combine, self.config, self.store, self.state, self.secret, deliveries, residue
-                )
+                done = await self._combined(deliveries, residue)
                 seconds = time.perf_counter() - started
                 self.submit(m.Written(round_, done.digest, await self._central_loss(round_ + 1)))
                 break
@@ -329,6 +330,16 @@ class Coordinator:
             self.log.write(found)
         await self._keep_best()
         await self._tidy(round_, deliveries)
+
+    async def _combined(self, deliveries: list[Delivery], residue: list[Mask] | None) -> Made:
+        early = None if residue is not None else await self.early.made_of(deliveries)
+        if early is None:
+            return await self.run(
+                combine, self.config, self.store, self.state, self.secret, deliveries, residue
+            )
+        with closing(early.out):
+            publish = self.store.publish_global
+            return Made(await self.run(publish, self.state.round + 1, early.out), early.figures)
 
     async def _sum(
         self,

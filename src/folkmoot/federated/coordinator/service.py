@@ -326,7 +326,18 @@ class CoordinatorService:
         if kind == "end":
             call = self._answered("EndTrainingRound", self.EndTrainingRound, request.end)
             return Telling(wire.TransferAnswer(end=await call))
-        raise RequestRefused(Code.UNIMPLEMENTED, "this coordinator knows fetch, store and end")
+        if kind == "call":
+            return await self._grant_call(request.call)
+        known = "fetch, store, end and call"
+        raise RequestRefused(Code.UNIMPLEMENTED, f"this coordinator knows {known}")
+
+    async def _grant_call(self, request: Any) -> Transfer:
+        """A heartbeat; the round's model goes with the one that calls to it."""
+        heard = await self._answered("Heartbeat", self.Heartbeat, request)
+        answer = wire.TransferAnswer(call=heard)
+        if not heard.HasField("task") or heard.task.initial:
+            return Telling(answer)
+        return Sending(self.coordinator.store.global_target(heard.task.round), 0, answer)
 
     def _grant_fetch(self, request: Any) -> Transfer:
         id = self._named(self._proven("Fetch", request))
@@ -357,7 +368,10 @@ class CoordinatorService:
             raise RequestRefused(Code.UNIMPLEMENTED, "this coordinator carries no weights")
         key = f"{request.round}/{id}"
         held = {token.split()[1] for token in self._judging if token.split()[0] == key}
-        return Taking(c.store.uploads.begin(key, request.token, request.size, held))
+        upload = c.store.uploads.begin(key, request.token, request.size, held)
+        if request.round == c.state.round:
+            c.early.note(id, upload, request.number_samples)
+        return Taking(upload, ahead=request.ahead)
 
     def _most_bytes(self, round_: int, id: str) -> int:
         c = self.coordinator
@@ -454,9 +468,17 @@ class CoordinatorService:
     async def _take_and_check(self, delivery: Delivery) -> Judgement:
         c = self.coordinator
         try:
+            if self._is_plain(delivery) and c.store.is_finite(delivery):
+                # Two headers are read sooner than a thread is woken.
+                return judged(c.config, c.store, c.state, delivery)
             return await c.run(judged, c.config, c.store, c.state, delivery)
         except (BucketError, OSError) as error:
             raise unreadable(error) from None
+
+    def _is_plain(self, delivery: Delivery) -> bool:
+        """Whether its body is a model as it is, not masked, not a sum, not a step in few bytes."""
+        packed = self.config.compression.method != "none" or self.config.secure.enabled
+        return not packed and not delivery.participants
 
     def _reject(self, delivery: Delivery, judged: Judgement) -> NoReturn:
         self.coordinator.log.write(events.UpdateRefused(delivery.id, delivery.round, judged.reason))

@@ -84,7 +84,7 @@ def _judge_file(
             source = stack.enter_context(ModelFile(path) if hashed else HashingModelFile(path))
         except BadModel as error:
             return Judgement(f"{delivery.key} is not a model: {error}", damaged=True, strike=True)
-        finite = store.uploads is not None and store.uploads.is_finite(path)
+        finite = store.is_finite(delivery)
         reason = _bad(config, state, delivery, source, base, finite=finite)
         if isinstance(source, HashingModelFile) and source.digest() != delivery.digest:
             return Judgement(

@@ -84,6 +84,16 @@ class ModelSource(Protocol):
         """
 
 
+def read_blocks(source: ModelSource, size: int) -> Iterator[tuple[str, int, Array]]:
+    """`blocks` of a source that can `read`."""
+    for name, meta in source.layout.items():
+        buffer = np.empty(min(size, meta.size), meta.numpy)
+        for start in range(0, meta.size, size):
+            values = buffer[: min(size, meta.size - start)]
+            source.read(name, start, values)
+            yield name, start, values
+
+
 class ModelSink(Protocol):
     """A model that is written in blocks; safe to call from several threads."""
 

@@ -65,6 +65,10 @@ class ModelWriter:
         for name, meta in self.layout.items():
             self.write(name, 0, np.ascontiguousarray(arrays[name], meta.numpy).reshape(-1))
 
+    def start_sync(self) -> None:
+        """Let the disk have what there is; only `commit` promises anything."""
+        os.fdatasync(self._fd)
+
     def commit(self, *, durable: bool = True) -> None:
         """Make the file appear under its name, whole; with `durable`, past a power cut too."""
         if self._left != 0:

@@ -33,6 +33,8 @@ from folkmoot.federated.model_file.layout import (
 )
 
 CHUNK = 8 << 20
+#: An update of at most so many bytes is put together before it goes into a remote bucket.
+WHOLE = 64 << 20
 #: Fewer bytes are copied sooner than an open file is kept for them.
 MAP_FROM = 1 << 18
 #: In a folder bucket: where the coordinator puts a participant's last file when it is used up.
@@ -78,7 +80,10 @@ class ParticipantBucket:
         layout, folder = layout_of(arrays), self.bucket.folder
         if folder is None:
             hasher = blake3()
-            self.bucket.put(key, chunks(layout, arrays, hasher))
+            body: Any = chunks(layout, arrays, hasher)
+            if sum(meta.nbytes for meta in layout.values()) <= WHOLE:
+                body = b"".join(body)  # so a small one is one request, and none is read piecemeal
+            self.bucket.put(key, body)
             return hasher.digest()
         spare = folder / SPARE / participant_id
         with contextlib.closing(HashingWriter(folder / key, layout, spare)) as writer:

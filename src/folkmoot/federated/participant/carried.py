@@ -1,7 +1,8 @@
 """Weights over a line to the coordinator, which carries them itself (see `federated/transfer`).
 
 A line that breaks is made anew and goes on where it ended, for as long as the coordinator wants the
-weights: when the round is over it says so. Calls block, on the participant's thread.
+weights: when the round is over it says so. Between rounds the line waits for the next one (`call`),
+whose model comes with the news. Methods block, on the participant's threads.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from folkmoot.federated.model_file.layout import Array, BadModel, encode_header,
 from folkmoot.federated.model_file.reader import page_aligned
 from folkmoot.federated.names import plain_text
 from folkmoot.federated.participant.bucket import Arrays, WeightsUnavailable, decoded
-from folkmoot.federated.transfer.frames import MAX_FRAME, PIECE, encode_frame, fill, read_frame
+from folkmoot.federated.transfer.frames import (
+    MAX_ANSWER,
+    MAX_FRAME,
+    PIECE,
+    encode_frame,
+    fill,
+    read_frame,
+)
 from folkmoot.federated.transfer.lines import STALL
 from folkmoot.federated.transfer.uploads import TOKEN_BYTES, cut
 from folkmoot.federated.wire import RequestRefused
@@ -63,6 +71,11 @@ class CarriedWeights:
         self._tls = known.tls.context() if known.tls is not None else None
         self._line: socket.socket | None = None
         self._closed = threading.Event()
+        #: Who has it has the line; a call lets it go when weights have to move.
+        self._turn = threading.Lock()
+        self._calling = False
+        #: The model that came with the last call.
+        self._called: _Fetching | None = None
 
     def close(self) -> None:
         """End what is being read or written."""
@@ -70,10 +83,47 @@ class CarriedWeights:
         if line := self._line:
             cut(line)
 
+    def call(self, heartbeat: Any, patience: float) -> Any:
+        """The answer to a heartbeat that is held open. With a call to a round its model comes.
+
+        None when the line is of no use for it now: it has to be said over gRPC.
+        """
+        if not self._turn.acquire(blocking=False):
+            return None
+        self._calling = True
+        try:
+            line = self._connected()
+            line.settimeout(patience)
+            return self._called_over(line, self._known.signed("Heartbeat", heartbeat))
+        except RequestRefused:
+            return None
+        except OSError:
+            self._hang_up()
+            return None
+        finally:
+            self._calling = False
+            self._turn.release()
+
+    def _called_over(self, line: socket.socket, heartbeat: Any) -> Any:
+        line.sendall(encode_frame(wire.TransferRequest(call=heartbeat)))
+        told = _answer(line)
+        answer = self._known.checked("Heartbeat", heartbeat, told.call)
+        line.settimeout(STALL)
+        if told.size:
+            self._called = _Fetching(answer.round, self._max_object)
+            try:
+                self._called.take(line, told)
+            except (OSError, WeightsUnavailable):  # what is missing is asked for when it is due
+                self._hang_up()
+        return answer
+
     def read_global(self, round_: int, digest: bytes, stamp: bytes = b"") -> Arrays:
         """The round's global model, when its bytes are the ones announced."""
-        fetching = _Fetching(round_, self._max_object)
-        self._insist("Fetch", fetching)
+        fetching, self._called = self._called, None
+        if fetching is None or fetching.round != round_:
+            fetching = _Fetching(round_, self._max_object)
+        if not fetching.whole:
+            self._insist("Fetch", fetching)
         if fetching.hasher.digest() != digest:
             raise WeightsUnavailable(f"{round_}/global is not the model that was announced")
         try:
@@ -94,7 +144,7 @@ class CarriedWeights:
         """
         brief = end.ByteSize() < MAX_FRAME // 2  # a long history does not fit a frame
         say_end = partial(self._say_end, end) if brief else None
-        storing = _Storing(end.round, arrays, say_end)
+        storing = _Storing(end.round, arrays, say_end, end.number_samples)
         self._insist("Store", storing)
         end.digest = storing.digest()
         if storing.answer is None or not storing.answer.HasField("end"):
@@ -108,6 +158,12 @@ class CarriedWeights:
         line.sendall(encode_frame(request))
 
     def _insist(self, method: str, body: _Fetching | _Storing) -> None:
+        if self._calling and (line := self._line):
+            cut(line)
+        with self._turn:
+            self._move(method, body)
+
+    def _move(self, method: str, body: _Fetching | _Storing) -> None:
         delays = backoff(most=self._known.longest_pause)
         while True:
             moved = body.moved
@@ -159,7 +215,7 @@ class _Fetching:
     """A global model on its way to us."""
 
     def __init__(self, round_: int, limit: int) -> None:
-        self._round, self._limit = round_, limit
+        self.round, self._limit = round_, limit
         self.moved, self.hasher = 0, blake3()
         self._body: Array = np.empty(0, np.uint8)
 
@@ -167,11 +223,17 @@ class _Fetching:
     def body(self) -> memoryview:
         return self._body.data.toreadonly()
 
+    @property
+    def whole(self) -> bool:
+        return 0 < len(self._body) == self.moved
+
     def request(self) -> Any:
-        return wire.TransferRequest(fetch=wire.FetchRequest(round=self._round, offset=self.moved))
+        return wire.TransferRequest(fetch=wire.FetchRequest(round=self.round, offset=self.moved))
 
     def move(self, line: socket.socket) -> None:
-        answer = _answer(line)
+        self.take(line, _answer(line))
+
+    def take(self, line: socket.socket, answer: Any) -> None:
         if not 0 < answer.size <= self._limit:
             raise WeightsUnavailable(f"the global model is announced with {answer.size} bytes")
         if answer.size != len(self._body):
@@ -193,9 +255,11 @@ class _Storing:
         round_: int,
         arrays: Mapping[str, Array],
         say_end: Callable[[socket.socket, bytes], None] | None = None,
+        samples: int = 0,
     ) -> None:
         """`say_end` is called behind the body, with its digest; it is heard when all has come."""
         self._round, self._token = round_, secrets.token_bytes(TOKEN_BYTES)
+        self._samples = samples
         self._say_end, self.answer = say_end, None
         layout = layout_of(arrays)
         self._parts = [memoryview(encode_header(layout))]
@@ -205,17 +269,28 @@ class _Storing:
         self.size = sum(map(len, self._parts))
         self._hasher, self._hashed = blake3(), 0
         self.moved = 0
+        #: Whether the body is sent before anything is answered: the first time. It may be refused
+        #: in the midst of it, which we may not hear; then we ask first.
+        self._ahead, self._asked = False, False
 
     def digest(self) -> bytes:
         digest: bytes = self._hasher.digest()
         return digest
 
     def request(self) -> Any:
-        store = wire.StoreRequest(round=self._round, size=self.size, token=self._token)
+        self._ahead, self._asked = not self._asked, True
+        store = wire.StoreRequest(
+            round=self._round,
+            size=self.size,
+            token=self._token,
+            ahead=self._ahead,
+            number_samples=self._samples,
+        )
         return wire.TransferRequest(store=store)
 
     def move(self, line: socket.socket) -> None:
-        self.moved = _answer(line).offset
+        if not self._ahead:
+            self.moved = _answer(line).offset
         if self.moved > self.size:
             raise WeightsUnavailable("the coordinator says it has more of our update than there is")
         self._hash_to(self.moved)
@@ -254,7 +329,7 @@ class _Storing:
 
 
 def _answer(line: socket.socket) -> Any:
-    answer = read_frame(line, wire.TransferAnswer)
+    answer = read_frame(line, wire.TransferAnswer, MAX_ANSWER)
     if answer.code:
         code = _CODES.get(answer.code, grpc.StatusCode.UNKNOWN)
         raise RequestRefused(code, plain_text(answer.reason))

@@ -18,7 +18,7 @@ from folkmoot.federated.participant.connection import END_TIMEOUT, Connection
 from folkmoot.federated.participant.participant import (
     FoundEvaluation,
     Participant,
-    Trained,
+    RoundResult,
     as_given,
     can_evaluate,
     checked_evaluation,
@@ -68,7 +68,7 @@ class _Training(Participation):
         self._participant = participant
         self._secure = SecureDelivery(line, settings.peers, settings.policy.demands)
         #: The last round trained, kept in case its update has to be masked or sent again.
-        self._trained: Trained | None = None
+        self._trained: RoundResult | None = None
         #: What compressed updates lost so far.
         self._feedback = ErrorFeedback()
 
@@ -107,7 +107,7 @@ class _Training(Participation):
         end.digest = self._bucket.write_update(start.round, id, arrays)
         return end
 
-    def _compute(self, start: Any) -> Trained:
+    def _compute(self, start: Any) -> RoundResult:
         began = time.perf_counter()
         trained = self._trained_with(start)
         seconds = round(time.perf_counter() - began, 3)
@@ -116,11 +116,11 @@ class _Training(Participation):
         self._log.write(events.RoundTrained(start.round, trained.samples, seconds))
         return trained
 
-    def _trained_with(self, start: Any) -> Trained:
+    def _trained_with(self, start: Any) -> RoundResult:
         assert self._bucket is not None
         if start.initial:
             first = named(self._participant.init_weights())
-            return Trained(start.round, b"", first, {}, 0, "{}")
+            return RoundResult(start.round, b"", first, {}, 0, "{}")
         weights = self._bucket.read_global(start.round, start.global_digest, start.global_stamp)
         config = answers.settings(start.config)
         found = self._evaluated(start, weights, config)
@@ -128,7 +128,9 @@ class _Training(Participation):
         more = {"config": config} if takes_config(train) else {}
         result = train(as_given(weights), start.epochs, start.epoch_base, **more)
         arrays, samples, history = checked_result(result)
-        return Trained(start.round, start.global_digest, arrays, weights, samples, history, found)
+        return RoundResult(
+            start.round, start.global_digest, arrays, weights, samples, history, found
+        )
 
     def _evaluated(
         self, start: Any, weights: dict[str, Any], config: dict[str, Any]
@@ -141,7 +143,7 @@ class _Training(Participation):
         return checked_evaluation(evaluate(as_given(weights), **more))
 
     async def _deliver(
-        self, round_: int, arrays: Mapping[str, Any], trained: Trained, metrics: str
+        self, round_: int, arrays: Mapping[str, Any], trained: RoundResult, metrics: str
     ) -> None:
         """Write what is not `trained` as it is, but masked, and say so."""
         id = self._line.participant_id

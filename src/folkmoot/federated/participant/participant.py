@@ -63,7 +63,7 @@ class Participant(ABC):
         return {}
 
 
-class Trained(NamedTuple):
+class RoundResult(NamedTuple):
     """What training a round gave, and the model it began with."""
 
     round: int

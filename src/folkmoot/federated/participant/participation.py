@@ -29,7 +29,7 @@ from folkmoot.federated.participant.connection import (
     Finished,
 )
 from folkmoot.federated.participant.known import Known
-from folkmoot.federated.participant.participant import Trained, encode_figures
+from folkmoot.federated.participant.participant import RoundResult, encode_figures
 from folkmoot.federated.participant.policy import NotAgreed, Policy
 from folkmoot.federated.participant.presigned import PresignedBucket
 from folkmoot.federated.wire import RequestRefused
@@ -44,7 +44,8 @@ _READY = {
     machine.Phase.TRAINING: "TRAINING",
     machine.Phase.DONE: "FINISHED",
 }
-
+#: Seconds that a round may take without a heartbeat beside it.
+SHORT_ROUND = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -118,6 +119,8 @@ class Participation:
         self._state = machine.ParticipantState()
         self._heard = machine.Heard("STANDBY", -1)
         self._news = asyncio.Event()
+        #: Set while there is nothing to do but to wait for news.
+        self._idle = asyncio.Event()
         #: The task that came with the last news, until it is taken up.
         self._task: Any = None
         self._training: asyncio.Task[None] | None = None
@@ -141,7 +144,10 @@ class Participation:
     async def _live(self) -> None:
         delays = backoff(0.5, 30.0)
         while self._state.phase != machine.Phase.DONE:
+            if not self._news.is_set():
+                self._idle.set()
             await self._news.wait()
+            self._idle.clear()
             self._news.clear()
             self._state, effects = machine.apply(self._state, self._heard)
             for effect in effects:
@@ -160,16 +166,17 @@ class Participation:
     async def _beat(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            if isinstance(self._bucket, CarriedWeights):
+                await self._short_round_over()
             before, asked = self._delivered, loop.time()
-            answer = await self._line.insist(
-                "Heartbeat", self._heartbeat(), self._line.heartbeat + 30.0
-            )
+            answer = await self._heartbeat_answer()
             heard = machine.Heard(*answers.heartbeat(answer))
             if heard.expected and before != self._delivered == heard.round:
                 continue  # said before our delivery was known
             if heard != self._heard:
                 self._heard = heard
                 self._task = answer.task if answer.HasField("task") else None
+                self._idle.clear()
                 self._news.set()
             elif loop.time() - asked < self._line.heartbeat / 4:
                 # Nothing new, and not held either: we do not ask as fast as we are answered.
@@ -177,6 +184,21 @@ class Participation:
             if self._training and self._is_vain(heard):
                 self._given_up = True
                 self._training.cancel()
+
+    async def _short_round_over(self) -> None:
+        """Who is at work on a round says so after a while; a short one is its own sign of life."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(SHORT_ROUND, self._line.heartbeat / 4)):
+                await self._idle.wait()
+
+    async def _heartbeat_answer(self) -> Any:
+        """Over the line that carries weights while there is nothing on it, else over gRPC."""
+        patience = self._line.heartbeat + 30.0
+        if isinstance(self._bucket, CarriedWeights) and self._idle.is_set():
+            call = asyncio.to_thread(self._bucket.call, self._heartbeat(), patience)
+            if (answer := await call) is not None:
+                return answer
+        return await self._line.insist("Heartbeat", self._heartbeat(), patience)
 
     def _is_vain(self, heard: machine.Heard) -> bool:
         """Whether nobody waits for the round in training; then the coordinator may leave, too."""
@@ -262,13 +284,15 @@ class Participation:
         return ParticipantBucket(Bucket(url, self._settings.bucket_options), most)
 
     async def _end(
-        self, round_: int, trained: Trained, metrics: str, digest: bytes, participants: int = 0
+        self, round_: int, trained: RoundResult, metrics: str, digest: bytes, participants: int = 0
     ) -> None:
         request = self._ending(round_, trained, metrics, participants)
         request.digest = digest
         await self._line.insist("EndTrainingRound", request, END_TIMEOUT)
 
-    def _ending(self, round_: int, trained: Trained, metrics: str, participants: int = 0) -> Any:
+    def _ending(
+        self, round_: int, trained: RoundResult, metrics: str, participants: int = 0
+    ) -> Any:
         """What is said of an update, but for its digest."""
         request = wire.EndTrainingRoundRequest(
             participant_id=self._line.participant_id,

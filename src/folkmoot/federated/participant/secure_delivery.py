@@ -20,7 +20,7 @@ from folkmoot.federated.model_file.layout import Array
 from folkmoot.federated.model_file.memory import MemoryModel
 from folkmoot.federated.participant.answers import require
 from folkmoot.federated.participant.connection import Connection
-from folkmoot.federated.participant.participant import Trained
+from folkmoot.federated.participant.participant import RoundResult
 from folkmoot.federated.participant.policy import NotAgreed
 from folkmoot.federated.secure.coordinator_attempt import SecureStep
 from folkmoot.federated.secure.distributed_noise import PrivateSum, write_noisy
@@ -55,7 +55,7 @@ class SecureDelivery:
     def __init__(self, line: Connection, peers: Mapping[str, str], demands: Demands) -> None:
         self._line, self._peers, self._demands = line, peers, demands
 
-    async def deliver(self, start: Any, trained: Trained, upload: Upload) -> None:
+    async def deliver(self, start: Any, trained: RoundResult, upload: Upload) -> None:
         """Until the round's sum is unmasked, or the round is over."""
         attempt = 0
         for _ in range(MOST_ATTEMPTS):
@@ -67,7 +67,7 @@ class SecureDelivery:
             attempt = ended.attempt
         raise Distrust(f"round {start.round} took more than {MOST_ATTEMPTS} attempts")
 
-    async def _attempt(self, start: Any, attempt: int, trained: Trained, upload: Upload) -> Any:
+    async def _attempt(self, start: Any, attempt: int, trained: RoundResult, upload: Upload) -> Any:
         """One attempt: the answer that ended it."""
         own, key = self._line.participant_id, self._line.signer.identity
         context = attempt_context(self._line.run_id, start.round, attempt)
@@ -162,7 +162,7 @@ def private_sum(rules: Any) -> PrivateSum | None:
     return PrivateSum(rules.clip_norm, rules.noise_multiplier, precision)
 
 
-def _masked(rules: Any, trained: Trained, made: Masking) -> Mapping[str, Array]:
+def _masked(rules: Any, trained: RoundResult, made: Masking) -> Mapping[str, Array]:
     model, base = MemoryModel(trained.arrays), MemoryModel(trained.reference)
     out = MemoryModel.empty(masked_layout(model.layout))
     if private := private_sum(rules):

@@ -20,6 +20,7 @@ from folkmoot.federated.model_file.layout import (
     Layout,
     ModelSink,
     ModelSource,
+    read_blocks,
 )
 from folkmoot.federated.secure.config import SecureConfig
 from folkmoot.federated.secure.fixed_point import Precision, decode, encode
@@ -105,8 +106,4 @@ class UnmaskedMean:
         return masker
 
     def blocks(self, size: int = BLOCK) -> Iterator[tuple[str, int, Array]]:
-        for name, meta in self.layout.items():
-            for start in range(0, meta.size, size):
-                values = np.empty(min(size, meta.size - start), meta.numpy)
-                self.read(name, start, values)
-                yield name, start, values
+        return read_blocks(self, size)

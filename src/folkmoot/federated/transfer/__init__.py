@@ -3,11 +3,14 @@
 A participant opens a line (TCP, with TLS where the coordinator has it) to the coordinator's host
 and `weights_port`. On it go frames of `coordinator.proto` and bodies:
 
-    fetch, offset      ->             store, size, token   ->
-                       <- answer                           <- answer, offset
-                       <- body        body                 ->
-                       end     ->                          <- answer
-                       <- answer
+    call               ->             store, size, token   ->
+                       <- answer      body                 ->
+                       <- body        end                  ->
+                                                           <- answer, answer
+
+A `call` is a heartbeat: it is held until there is something to hear, and when that is a round, the
+round's model comes with it. So a round is one trip down and one up. After a cut, `fetch` asks for
+the rest of a model, and `store` asks first how much of an update has come.
 
 Every request is signed like one over gRPC. Nothing is kept of a line: when it breaks, the next one
 goes on at the byte where it ended. Both sides hash bodies as they pass and hold one piece of them

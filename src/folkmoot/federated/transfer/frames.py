@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import socket
+import ssl
+from collections.abc import Callable
 from typing import Any
 
 #: Bytes of a body that are read, hashed and written at once: they fit a core's second-level cache.
 PIECE = 1 << 18
 MAX_FRAME = 8192
+#: An answer may bring a round's task, with its settings.
+MAX_ANSWER = 1 << 17
 LENGTH = 4
 
 
@@ -29,20 +33,20 @@ def decode_frame(kind: Any, body: bytes) -> Any:
         raise BadFrame(f"a frame is no {kind.DESCRIPTOR.name}: {error}") from None
 
 
-def missing(buffer: bytes | bytearray) -> int:
+def missing(buffer: bytes | bytearray, most: int = MAX_FRAME) -> int:
     """How many bytes a frame that begins with `buffer` still lacks, as far as one can tell."""
     if len(buffer) < LENGTH:
         return LENGTH - len(buffer)
     length = int.from_bytes(buffer[:LENGTH], "little")
-    if length > MAX_FRAME:
-        raise BadFrame(f"a frame of {length} bytes; at most {MAX_FRAME}")
+    if length > most:
+        raise BadFrame(f"a frame of {length} bytes; at most {most}")
     return LENGTH + length - len(buffer)
 
 
-def read_frame(line: socket.socket, kind: Any) -> Any:
+def read_frame(line: socket.socket, kind: Any, most: int = MAX_FRAME) -> Any:
     """The next frame of a line; blocks."""
     buffer = bytearray()
-    while count := missing(buffer):
+    while count := missing(buffer, most):
         buffer += read_some(line, count)
     return decode_frame(kind, bytes(buffer[LENGTH:]))
 
@@ -54,11 +58,19 @@ def read_some(line: socket.socket, count: int) -> bytes:
     return got
 
 
+def reader(line: socket.socket) -> Callable[[memoryview], int]:
+    """`line.recv_into`; over TLS, which gives 16 KB at a time, without the calls in between."""
+    if not isinstance(line, ssl.SSLSocket):
+        return line.recv_into
+    read: Any = line.read
+    return lambda room: read(len(room), room)
+
+
 def fill(line: socket.socket, piece: memoryview) -> None:
     """Read exactly what `piece` has room for."""
-    done = 0
+    done, read = 0, reader(line)
     while done < len(piece):
-        got = line.recv_into(piece[done:])
+        got = read(piece[done:])
         if got == 0:
             raise ConnectionResetError("the line was closed")
         done += got

@@ -1,9 +1,10 @@
 """Lines that never block: each one's life is a generator, and a thread has many of them.
 
 A life goes on until it has to wait, and then yields what for: `READ`, `WRITE`, `SOON` (others'
-turn, then ours), or `ANSWER` (until `resume` is called, from whatever thread). So a body that comes
-slowly costs no thread, and there are no more threads than cores: a hundred that took turns at the
-interpreter's lock spent half of their time on waking each other.
+turn, then ours), `ANSWER` (until `resume` is called, from whatever thread), or `HELD` (the same,
+when that may take long: who hangs up meanwhile is gone at once). So a body that comes slowly costs
+no thread, and there are no more threads than cores: a hundred that took turns at the interpreter's
+lock spent half of their time on waking each other.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from folkmoot.federated.transfer import frames
 logger = logging.getLogger(__name__)
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
-SOON, ANSWER = 0, -1
+SOON, ANSWER, HELD = 0, -1, -2
+#: With these the socket is looked at.
+WATCHED = (READ, WRITE, HELD)
 Life = Generator[int, None, None]
 
 #: Seconds in which a piece must pass: who is slower than four kilobytes a second loses its line.
@@ -39,6 +42,7 @@ class Line:
 
     def __init__(self, connection: socket.socket, piece: memoryview) -> None:
         self.socket = connection
+        self._read = frames.reader(connection)
         #: A buffer of the line's thread: what is in it when a life waits is gone afterwards.
         self.piece = piece
         self.due = 0.0
@@ -71,7 +75,7 @@ class Line:
         """Read something, at most what `room` holds."""
         while True:
             try:
-                got = self.socket.recv_into(room)
+                got = self._read(room)
             except (ssl.SSLWantReadError, BlockingIOError):
                 yield READ
             except ssl.SSLWantWriteError:
@@ -86,7 +90,7 @@ class Line:
         done = 0
         with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
             while done < len(room):
-                got = self.socket.recv_into(room[done:])
+                got = self._read(room[done:])
                 if got == 0:
                     raise ConnectionResetError("the line was closed")
                 done += got
@@ -195,7 +199,7 @@ class LineThread:
             self._go_on(line)
         while self._answered:
             line = self._answered.popleft()
-            if line in self._lines and line.waits_for == ANSWER:
+            if line in self._lines and line.waits_for in (ANSWER, HELD):
                 self._go_on(line)
 
     def _go_on(self, line: Line) -> None:
@@ -218,12 +222,12 @@ class LineThread:
             self._soon.append(line)
         if wanted == before:
             return
-        if before > 0 and wanted > 0:
-            self._selector.modify(line.socket, wanted, lambda: self._go_on(line))
-        elif wanted > 0:
-            self._selector.register(line.socket, wanted, lambda: self._go_on(line))
-        elif before > 0:
+        if before in WATCHED:
             self._selector.unregister(line.socket)
+        if wanted == HELD:  # nothing may come before the answer but a farewell
+            self._selector.register(line.socket, READ, lambda: self._end(line))
+        elif wanted in WATCHED:
+            self._selector.register(line.socket, wanted, lambda: self._go_on(line))
 
     def _make_room(self) -> None:
         """The one that has waited longest for its owner goes; who is at work stays."""
@@ -240,7 +244,7 @@ class LineThread:
             self._end(line)
 
     def _end(self, line: Line) -> None:
-        if line.waits_for > 0:
+        if line.waits_for in WATCHED:
             self._selector.unregister(line.socket)
         line.waits_for = SOON
         self._lines.discard(line)

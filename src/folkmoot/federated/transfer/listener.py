@@ -17,7 +17,7 @@ from itertools import cycle
 from typing import Any
 
 from folkmoot.federated import wire
-from folkmoot.federated.transfer.lines import ANSWER, STALL, Life, Line, LineThread
+from folkmoot.federated.transfer.lines import ANSWER, HELD, STALL, Life, Line, LineThread
 from folkmoot.federated.transfer.transfers import Transfer
 from folkmoot.federated.wire import RequestRefused
 
@@ -79,13 +79,18 @@ class WeightsListener:
             request = yield from line.read_frame(wire.TransferRequest)
             asked = asyncio.run_coroutine_threadsafe(self._ask(request), self._loop)
             asked.add_done_callback(lambda _: thread.resume(line))
-            yield ANSWER
+            try:
+                yield HELD if request.HasField("call") else ANSWER
+            finally:
+                asked.cancel()  # which is nothing when there is an answer
             line.allow(STALL)
             try:
                 transfer = asked.result()
             except RequestRefused as refused:
                 code, reason = refused.code.value[0], refused.reason[:1000]
                 yield from line.send_frame(wire.TransferAnswer(code=code, reason=reason))
+                if request.store.ahead:  # what comes now is a body that nobody wants
+                    return
             else:
                 yield from transfer.carry(line)
             line.allow(IDLE)

@@ -32,8 +32,9 @@ class Telling:
 class Sending:
     """A file from `offset` on. Nobody writes over it while it is held: see `HashingWriter`."""
 
-    def __init__(self, path: Path, offset: int) -> None:
+    def __init__(self, path: Path, offset: int, answer: Any = None) -> None:
         self._path, self._offset = path, offset
+        self._answer = answer or wire.TransferAnswer()
 
     def carry(self, line: Line) -> Life:
         line.allow(STALL)
@@ -41,7 +42,8 @@ class Sending:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             size = os.fstat(file.fileno()).st_size
             start = min(self._offset, size)
-            yield from line.send_frame(wire.TransferAnswer(size=size, offset=start))
+            self._answer.size, self._answer.offset = size, start
+            yield from line.send_frame(self._answer)
 
             def view(done: int) -> memoryview:
                 got = os.preadv(file.fileno(), [line.piece], start + done)
@@ -53,10 +55,10 @@ class Sending:
 
 
 class Taking:
-    """The rest of an update, into its file."""
+    """The rest of an update, into its file; all of it where it comes unasked (`ahead`)."""
 
-    def __init__(self, upload: Upload) -> None:
-        self._upload = upload
+    def __init__(self, upload: Upload, *, ahead: bool = False) -> None:
+        self._upload, self._ahead = upload, ahead
 
     def carry(self, line: Line) -> Life:
         upload = self._upload
@@ -64,9 +66,14 @@ class Taking:
         if not upload.hold(line.socket):
             reason = "another line of yours is at it: try again"
             yield from line.send_frame(wire.TransferAnswer(code=14, reason=reason))
+            if self._ahead:
+                raise ConnectionAbortedError(reason)
             return
         try:
-            yield from line.send_frame(wire.TransferAnswer(offset=upload.offset))
+            if not self._ahead:
+                yield from line.send_frame(wire.TransferAnswer(offset=upload.offset))
+            elif upload.offset:
+                raise ConnectionAbortedError("this is no new token")
             while left := upload.size - upload.offset:
                 got = line.receive_ready(line.piece[:left])
                 upload.write(line.piece[:got])

@@ -12,16 +12,22 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from math import inf
 from pathlib import Path
 
 from blake3 import blake3
 
 from folkmoot.federated.model_file.arriving import ArrivingFloats
+from folkmoot.federated.model_file.layout import Array, decode_header, header_length
+from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.model_file.writer import reopened
 
 ARRIVING = "#arriving"
 TOKEN_BYTES = 16
+#: Bytes after which readers of a body that comes are told of them.
+STRETCH = 1 << 20
+READ_ONLY = os.O_RDONLY | os.O_CLOEXEC
 
 
 def arrived(spool: Path, key: str, digest: str) -> Path:
@@ -98,6 +104,10 @@ class Upload:
         self._floats, self._finite = ArrivingFloats(size), finite
         self._line: socket.socket | None = None
         self.ended = self._dropped = False
+        #: Of the whole body, once it is there.
+        self.digest = ""
+        #: For those who read it while it comes, and at which byte the first of them is told.
+        self._came, self._tell_at = threading.Condition(), inf
         # A file of the same sender that is there already costs a fraction of a new one.
         self._fd = reopened(spare, path)
         if self._fd < 0:
@@ -127,6 +137,7 @@ class Upload:
                 cut(self._line)
             else:
                 self._discard()
+        self.tell_readers()
 
     def write(self, piece: memoryview) -> None:
         done = 0
@@ -135,11 +146,40 @@ class Upload:
         self._hasher.update(piece)
         self._floats.update(piece)
         self.offset += len(piece)
+        if self.offset >= self._tell_at:
+            self.tell_readers()
+
+    def wait_for(self, end: int, given_up: Callable[[], bool]) -> None:
+        """Until so many bytes are there; `OSError` when nobody sends or wants them any more."""
+        # Who has to wait at all waits for a good deal: to be woken costs more than to read it.
+        at = min(self.size, max(end, self.offset + STRETCH))
+        with self._came:
+            while True:
+                # Asked for before we look: the writer, who takes no lock, looks after it wrote.
+                self._tell_at = min(self._tell_at, at)
+                if self.offset >= at or self._dropped or given_up():
+                    break
+                self._came.wait()
+        if self.offset < end or given_up():
+            raise OSError(f"{self._key} was given up before all of it came")
+
+    def tell_readers(self) -> None:
+        with self._came:
+            self._tell_at = inf
+            self._came.notify_all()
+
+    def open(self) -> int:
+        """Another descriptor of its file, wherever that has got to."""
+        with self._lock:
+            if self.ended:
+                return os.open(arrived(self._spool, self._key, self.digest), READ_ONLY)
+            return os.open(self.path, READ_ONLY)
 
     def finish(self) -> None:
         """Give the whole body the name that its digest makes."""
         os.ftruncate(self._fd, self.size)
-        path = arrived(self._spool, self._key, self._hasher.hexdigest())
+        self.digest = self._hasher.hexdigest()
+        path = arrived(self._spool, self._key, self.digest)
         os.replace(self.path, path)
         if self._floats.finite:
             self._finite.add(path)
@@ -151,6 +191,32 @@ class Upload:
             os.close(self._fd)
             self.path.unlink(missing_ok=True)
             self.ended = True
+
+
+class ArrivingModel(ModelFile):
+    """A model that still comes: who reads waits for what is missing, or until `given_up`."""
+
+    def __init__(self, upload: Upload, given_up: Callable[[], bool]) -> None:
+        self.path, self.nbytes = upload.path, upload.size
+        self._upload, self._given_up = upload, given_up
+        self._fd = upload.open()
+        try:
+            self._wait_for(8)
+            end = 8 + header_length(os.pread(self._fd, 8, 0), self.nbytes)
+            self._wait_for(end)
+            self.head = os.pread(self._fd, end, 0)
+            self.layout, self.offsets = decode_header(self.head, self.nbytes)
+        except BaseException:
+            self.close()
+            raise
+
+    def _wait_for(self, end: int) -> None:
+        if self._upload.offset < end or self._given_up():
+            self._upload.wait_for(end, self._given_up)
+
+    def read(self, name: str, start: int, out: Array) -> None:
+        self._wait_for(self.offsets[name] + (start + out.size) * out.itemsize)
+        super().read(name, start, out)
 
 
 def cut(line: socket.socket) -> None:

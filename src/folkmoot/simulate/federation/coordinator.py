@@ -66,11 +66,15 @@ class FederationCoordinator(CoordinatorNode):
                     self._aggregate(round_, keys)
 
     def _aggregate(self, round_: int, keys: tuple[str, ...]) -> None:
+        written = m.Written(round_, self._digest(keys))
+        self.after(self.loop.random.uniform(1, 3000), self.submit, written)
+
+    def _digest(self, keys: tuple[str, ...]) -> str:
+        """Of what these updates make of the round's model."""
         state = self.audit.state
         updates = [d for d in map(state.deliveries.get, keys) if d]
         lines = [state.global_digest, *(f"{d.key} {d.digest} {d.samples}" for d in updates)]
-        digest = sha256("\n".join(lines).encode()).hexdigest()
-        self.after(self.loop.random.uniform(1, 3000), self.submit, m.Written(round_, digest))
+        return sha256("\n".join(lines).encode()).hexdigest()
 
     # What it does again and again.
 

@@ -7,12 +7,14 @@ from msgspec.structs import replace
 
 from folkmoot.core.federation import machine
 from folkmoot.core.federation import messages as m
+from folkmoot.core.federation.rounds import is_over
 from folkmoot.core.federation.state import Delivery, Phase, State
 from folkmoot.core.table import Edge
 from folkmoot.simulate.mutants import Mutants
 
 _timely, _close = machine._timely, machine._close
 _rendezvous, _delivered = machine._rendezvous, machine._delivered
+_called = machine._RECEIVE[m.Called]
 _enter_round, _enter_standby = machine._ENTER[Phase.ROUND], machine._ENTER[Phase.STANDBY]
 _calls = count()
 
@@ -89,7 +91,22 @@ def _eager(edge: Edge[State]) -> Edge[State]:
     """The next round begins however few are connected."""
     if (edge.source, edge.target) != (Phase.ROUND, Phase.ROUND):
         return edge
-    return edge._replace(due=machine._over)
+    return edge._replace(due=is_over)
+
+
+def _obey_old_calls(state: State, event: m.Called, now: int) -> Any:
+    """An aggregator goes back to a round that was over above."""
+    known = state.upcoming or state.above
+    if state.phase is Phase.FINISHED or known is None or event.above.round >= known.round:
+        return _called(state, event, now)
+    return replace(state, upcoming=event.above), ()
+
+
+def _uncalled(edge: Edge[State]) -> Edge[State]:
+    """An aggregator begins a round of its own."""
+    if (edge.source, edge.target) != (Phase.STANDBY, Phase.ROUND):
+        return edge
+    return edge._replace(due=lambda state: machine._present(state) >= state.rules.min_connected)
 
 
 MUTANTS: Mutants = {
@@ -107,5 +124,9 @@ MUTANTS: Mutants = {
     "who comes after the end is let in": ((machine._RECEIVE, m.Rendezvous, _admit_when_finished),),
     "a lost update stays in its round": ((machine._RECEIVE, m.Lost, _lose_and_go_on),),
     "a round draws its own seed": ((machine._ENTER, Phase.ROUND, _own_seed),),
+    "an aggregator obeys an old call": ((machine._RECEIVE, m.Called, _obey_old_calls),),
+    "an aggregator begins uncalled": (
+        (machine, "TABLE", tuple(_uncalled(edge) for edge in machine.TABLE)),
+    ),
     "a starved round forgets its updates": ((machine._ENTER, Phase.STANDBY, _forget_updates),),
 }

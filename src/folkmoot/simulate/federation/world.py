@@ -1,5 +1,5 @@
 """Worlds around the machine of a federation: drop-outs, stragglers, latecomers, restarts, liars,
-lost updates, and those who come too late for a secure aggregation.
+lost updates, and those who come too late for a secure aggregation. In some it is an aggregator's.
 """
 
 from random import Random
@@ -14,12 +14,17 @@ from folkmoot.simulate.federation.faults import FEDERATION_FAULTS
 from folkmoot.simulate.federation.liar import LyingParticipant
 from folkmoot.simulate.federation.mutants import MUTANTS
 from folkmoot.simulate.federation.participant import PROPERTIES, ParticipantNode
+from folkmoot.simulate.federation.region import RegionCoordinator, UpperCoordinator
+from folkmoot.simulate.node import Node
 from folkmoot.simulate.world import World
 
+#: How many worlds in all have a coordinator above.
+REGIONS = 0.25
 
-def draw_rules(random: Random) -> Rules:
+
+def draw_rules(random: Random, *, region: bool) -> Rules:
     """A small federation, with every rule that matters drawn from the seed."""
-    asynchronous = random.random() < 0.2
+    asynchronous = random.random() < 0.2 and not region
     least = random.randrange(1, 5)
     return Rules(
         rounds=random.randrange(1, 12),
@@ -48,13 +53,19 @@ class FederationWorld(World):
     patience = 3_600_000
     audit: FederationAudit
     coordinator: FederationCoordinator
-    nodes: list[ParticipantNode]
+    nodes: list[Node]
 
     def populate(self) -> None:
         random = self.loop.random
-        rules = draw_rules(random)
-        self.audit = FederationAudit(Opening(rules, random.random() < 0.5))
-        self.coordinator = FederationCoordinator(self.loop, self.network, self.audit)
+        region = random.random() < REGIONS
+        rules = draw_rules(random, region=region)
+        initial = random.random() < 0.5 and not region
+        self.audit = FederationAudit(Opening(rules, initial, region))
+        above = [UpperCoordinator(self.loop, rules.rounds)] if region else []
+        if region:
+            self.coordinator = RegionCoordinator(self.loop, self.network, self.audit, *above)
+        else:
+            self.coordinator = FederationCoordinator(self.loop, self.network, self.audit)
         honest = rules.min_connected + random.randrange(4)
         liars = random.choice((0, 0, 1, 2))
         self.nodes = [
@@ -63,6 +74,8 @@ class FederationWorld(World):
             )
             for at in range(honest + liars)
         ]
+        self.nodes += above
+        self.sums = above[0].sums if above else {}
 
     def progress(self) -> str:
         state = self.audit.state
@@ -78,4 +91,6 @@ class FederationWorld(World):
             "bad updates": sum(isinstance(event, m.Quarantined) for event in taken),
             "lost updates": sum(isinstance(event, m.Lost) for event in taken),
             "excused": sum(len(event.ids) for event in taken if isinstance(event, m.Excused)),
+            "regions": int(self.audit.config.region),
+            "sums": len(self.sums),
         }

@@ -1,0 +1,192 @@
+"""The next global model, made of updates while they still come.
+
+When every update that a round waits for is on its way, their mean is begun: block by block, in the
+order of ids, each block as soon as all of them have it. So it has the bits it would have had later.
+
+It is a guess. It counts only if the round closes with exactly these bodies and sample counts, by
+their digests; otherwise nothing is left of it, and the model is made of the files as ever. The sum
+is on a thread of its own, which waits for bytes and holds nobody up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from folkmoot.core.federation.state import Delivery, State
+from folkmoot.federated.aggregate import Closing, ModelUpdate
+from folkmoot.federated.aggregate.spans import CombineFailed
+from folkmoot.federated.coordinator.bucket import CoordinatorBucket
+from folkmoot.federated.coordinator.config import Federation
+from folkmoot.federated.coordinator.updates import weighed
+from folkmoot.federated.model_file.hashing_writer import HashingWriter
+from folkmoot.federated.model_file.layout import BadModel
+from folkmoot.federated.model_file.reader import ModelFile
+from folkmoot.federated.transfer.uploads import ArrivingModel, Upload
+
+#: Bytes of updates from which it is worth a thread that is woken again and again: fewer are summed
+#: in a few milliseconds.
+WORTH = 16 << 20
+
+
+class Written(NamedTuple):
+    """A model that is whole, and has no name yet."""
+
+    out: HashingWriter
+    figures: Mapping[str, float]
+
+
+class Expected(NamedTuple):
+    """An update that the sum counts on: one that came, or one that comes."""
+
+    id: str
+    samples: int
+    body: Delivery | Upload
+
+    def is_now(self, delivery: Delivery) -> bool:
+        return (self.id, self.samples, self.body.digest) == (
+            delivery.id,
+            delivery.samples,
+            delivery.digest,
+        )
+
+
+class EarlySums:
+    """At most one sum, of the round in progress. All methods run on the event loop."""
+
+    def __init__(
+        self, config: Federation, store: CoordinatorBucket, state: Callable[[], State]
+    ) -> None:
+        self._config, self._store, self._state = config, store, state
+        self._thread = ThreadPoolExecutor(1, "folkmoot-early")
+        self._coming: dict[str, Expected] = {}
+        self._sum: _Sum | None = None
+        #: Strategies that look at updates more than once, remember, mask or add noise are not made
+        #: for it; nor is a step that travelled in fewer bytes read faster than it comes.
+        plain = config.aggregation.reads_once and not config.secure.enabled
+        unpacked = config.compression.method == "none" and not config.security.aggregators
+        self._possible = store.uploads is not None and plain and unpacked
+
+    def note(self, id: str, upload: Upload, samples: int) -> None:
+        """This body of the round in progress is on its way."""
+        state = self._state()
+        if not self._possible or state.initial_round or state.rules.max_staleness or state.region:
+            return
+        self._coming[f"{state.round}/{id}"] = Expected(id, samples, upload)
+        expected = self._expected(state) if upload.size * state.goal >= WORTH else []
+        if self._sum is not None and self._sum.expected != expected:
+            self.drop()
+        if expected and self._sum is None:
+            self._sum = _Sum(self._config, self._store, state, expected)
+            self._sum.begin(self._thread)
+
+    def _expected(self, state: State) -> list[Expected]:
+        """All that the round waits for or has; nothing while somebody has yet to begin."""
+        if len(state.selected) != state.goal:
+            return []
+        found = []
+        for id in state.selected:  # in their order
+            key = f"{state.round}/{id}"
+            if here := state.deliveries.get(key):
+                found.append(Expected(id, here.samples, here))
+            elif (coming := self._coming.get(key)) and coming.samples > 0:
+                found.append(coming)
+            else:
+                return []
+        return found
+
+    async def made_of(self, deliveries: Sequence[Delivery]) -> Written | None:
+        """The model of exactly these, if it was begun and came to something."""
+        begun, self._sum = self._sum, None
+        self._coming.clear()
+        if begun is None:
+            return None
+        if not begun.is_of(deliveries):
+            begun.cancel()
+            return None
+        try:
+            return await asyncio.wrap_future(begun.future)
+        except (CombineFailed, BadModel, OSError, CancelledError):
+            return None  # it is made once more, and then told of
+        except asyncio.CancelledError:
+            begun.cancel()
+            raise
+
+    def drop(self) -> None:
+        begun, self._sum = self._sum, None
+        if begun is not None:
+            begun.cancel()
+
+    def close(self) -> None:
+        self.drop()
+        self._thread.shutdown()
+
+
+class _Sum:
+    future: Future[Written]
+
+    def __init__(
+        self,
+        config: Federation,
+        store: CoordinatorBucket,
+        state: State,
+        expected: Sequence[Expected],
+    ) -> None:
+        self._config, self._store, self._round = config, store, state.round
+        self.expected = list(expected)
+        self._cancelled = False
+
+    def begin(self, thread: ThreadPoolExecutor) -> None:
+        self.future = thread.submit(self._make)
+
+    def is_of(self, deliveries: Sequence[Delivery]) -> bool:
+        if len(deliveries) != len(self.expected):
+            return False
+        return all(map(Expected.is_now, self.expected, deliveries))
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        for update in self.expected:
+            if isinstance(update.body, Upload):
+                update.body.tell_readers()
+        self.future.cancel()
+        self.future.add_done_callback(_discard)
+
+    # Its thread.
+
+    def _make(self) -> Written:
+        with ExitStack() as stack:
+            reference = stack.enter_context(ModelFile(self._store.global_path(self._round)))
+            updates = []
+            for update in self.expected:
+                source = stack.enter_context(self._opened(update.body))
+                updates.append(ModelUpdate(update.id, update.samples, source, base=reference))
+            out = self._store.new_global(self._round + 1, reference.layout)
+            try:
+                closing = Closing(
+                    reference,
+                    weighed(updates, self._config.security.max_weight),
+                    memory=None,
+                    out=out,
+                    memory_out=None,
+                    seed=b"",
+                )
+                figures = self._config.aggregation.combine(closing)
+                out.start_sync()
+            except BaseException:
+                out.close()
+                raise
+            return Written(out, figures)
+
+    def _opened(self, body: Delivery | Upload) -> ModelFile:
+        if isinstance(body, Delivery):
+            return ModelFile(self._store.taken(body))
+        return ArrivingModel(body, lambda: self._cancelled)
+
+
+def _discard(done: Future[Written]) -> None:
+    if not done.cancelled() and done.exception() is None:
+        done.result().out.close()

@@ -1,0 +1,237 @@
+"""A sum that begins while updates still come: the same bits, or nothing of it."""
+
+import asyncio
+import secrets
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from blake3 import blake3
+from msgspec.structs import replace
+
+from folkmoot.core.federation import messages as m
+from folkmoot.federated import wire
+from folkmoot.federated.coordinator.config import SecurityConfig
+from folkmoot.federated.coordinator.early import WORTH
+from folkmoot.federated.model_file.layout import encode_header, layout_of
+from folkmoot.federated.model_file.reader import digest_of
+from folkmoot.federated.names import CARRIED
+from folkmoot.federated.participant.carried import CarriedWeights
+from folkmoot.federated.transfer import frames
+from folkmoot.federated.transfer.uploads import STRETCH, Upload
+from support.federation import (
+    ManualParticipant,
+    RunningFederation,
+    federation_config,
+    running_federation,
+    with_bucket,
+)
+
+SIZE = WORTH // 8
+PATIENCE = 60.0
+
+
+def weights(number: int) -> dict[str, np.ndarray]:
+    return {"w": np.random.default_rng(number).standard_normal(SIZE).astype(np.float32)}
+
+
+def body_of(arrays: dict[str, np.ndarray]) -> bytes:
+    return encode_header(layout_of(arrays)) + b"".join(a.tobytes() for a in arrays.values())
+
+
+def config_of(folder: Path, **rules: Any) -> Any:
+    sections = {"security": SecurityConfig(max_weight=0.0)}
+    rules = {"rounds": 3, "min_participants": 2, **rules}
+    return with_bucket(federation_config(folder, rules, **sections), url=CARRIED)
+
+
+async def in_round_1(w: RunningFederation) -> list[tuple[ManualParticipant, CarriedWeights]]:
+    """Two participants, in the order of their ids, whose first weights are the same."""
+    both = []
+    for name in "ab":
+        one = w.participant(name)
+        one.weights_port = (await one.rendezvous()).weights_port
+        both.append((one, CarriedWeights(one)))
+    for one, line in both:
+        await one.end(await asyncio.to_thread(line.write_update, 0, "", weights(0)))
+    await w.coordinator.until(lambda state: state.round == 1)
+    return both
+
+
+class HalfSent:
+    """An update whose first half is there."""
+
+    def __init__(self, w: RunningFederation, one: ManualParticipant, body: bytes) -> None:
+        token = secrets.token_bytes(16)
+        store = wire.StoreRequest(
+            round=1, size=len(body), token=token, ahead=True, number_samples=2
+        )
+        self.line = socket.create_connection(("127.0.0.1", w.server.service.weights_port), PATIENCE)
+        asked = wire.TransferRequest(store=one.signed("Store", store))
+        self.line.sendall(frames.encode_frame(asked) + body[: len(body) // 2])
+        self._rest = body[len(body) // 2 :]
+
+    def finish(self) -> None:
+        self.line.sendall(self._rest)
+        assert not frames.read_frame(self.line, wire.TransferAnswer).code
+        self.line.close()
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set when a sum has got as far as it can with half of an update."""
+    seen, wait_for = threading.Event(), Upload.wait_for
+
+    def watched(upload: Upload, end: int, given_up: Callable[[], bool]) -> None:
+        if max(end, upload.offset + STRETCH) > upload.size // 2:
+            seen.set()
+        wait_for(upload, end, given_up)
+
+    monkeypatch.setattr(Upload, "wait_for", watched)
+    return seen
+
+
+async def until(event: threading.Event) -> None:
+    assert await asyncio.to_thread(event.wait, PATIENCE)
+
+
+def combined_at_the_end(w: RunningFederation) -> list[int]:
+    """A list of the rounds whose model was made when they closed."""
+    rounds: list[int] = []
+    run = w.coordinator.run
+
+    async def watched(function: Any, *arguments: Any) -> Any:
+        if function.__name__ == "combine":
+            rounds.append(w.state.round)
+        return await run(function, *arguments)
+
+    w.coordinator.run = watched
+    return rounds
+
+
+async def deliver(line: CarriedWeights, arrays: Any, samples: int = 1) -> None:
+    end = wire.EndTrainingRoundRequest(round=1, number_samples=samples)
+    assert await asyncio.to_thread(line.deliver, arrays, end)
+
+
+async def model_of_2(w: RunningFederation) -> str:
+    await w.coordinator.until(lambda state: state.round == 2)
+    return digest_of(w.coordinator.store.global_path(2))
+
+
+async def usual_model(folder: Path, samples: tuple[int, int] = (1, 2)) -> str:
+    """Of the same updates, combined when all have come."""
+    async with running_federation(folder, config_of(folder)) as w:
+        w.coordinator.early._possible = False
+        (_, line), (_, other) = await in_round_1(w)
+        await deliver(line, weights(1), samples[0])
+        await deliver(other, weights(2), samples[1])
+        return await model_of_2(w)
+
+
+async def test_a_sum_begins_while_an_update_still_comes_and_has_the_same_bits(
+    tmp_path: Path, waiting: threading.Event
+) -> None:
+    async with running_federation(tmp_path / "early", config_of(tmp_path / "early")) as w:
+        (_, line), (b, _) = await in_round_1(w)
+        late = combined_at_the_end(w)
+        await deliver(line, weights(1))
+        body = body_of(weights(2))
+        half = await asyncio.to_thread(HalfSent, w, b, body)
+        await until(waiting)
+        await asyncio.to_thread(half.finish)
+        await b.end(blake3(body).digest(), 1, samples=2)
+        model = await model_of_2(w)
+        assert late == []
+    assert model == await usual_model(tmp_path / "usual")
+
+
+async def test_a_sum_of_other_samples_than_were_told_counts_for_nothing(
+    tmp_path: Path, waiting: threading.Event
+) -> None:
+    async with running_federation(tmp_path / "early", config_of(tmp_path / "early")) as w:
+        (_, line), (b, _) = await in_round_1(w)
+        late = combined_at_the_end(w)
+        await deliver(line, weights(1))
+        body = body_of(weights(2))
+        half = await asyncio.to_thread(HalfSent, w, b, body)
+        await until(waiting)
+        await asyncio.to_thread(half.finish)
+        await b.end(blake3(body).digest(), 1, samples=5)
+        model = await model_of_2(w)
+        assert late == [1]
+    assert model == await usual_model(tmp_path / "usual", (1, 5))
+
+
+async def test_another_body_of_the_same_sender_takes_the_place_of_the_first(
+    tmp_path: Path, waiting: threading.Event
+) -> None:
+    """What was summed of the first is gone."""
+    async with running_federation(tmp_path / "early", config_of(tmp_path / "early")) as w:
+        (_, line), (b, other) = await in_round_1(w)
+        late = combined_at_the_end(w)
+        await deliver(line, weights(1))
+        half = await asyncio.to_thread(HalfSent, w, b, body_of(weights(7)))
+        await until(waiting)
+        await deliver(other, weights(2), 2)
+        model = await model_of_2(w)
+        half.line.close()
+        assert late == []
+    assert model == await usual_model(tmp_path / "usual")
+
+
+async def test_a_round_that_closes_without_who_was_cut_off_has_the_others_model(
+    tmp_path: Path, waiting: threading.Event
+) -> None:
+    config = config_of(tmp_path, quorum=0.5, round_deadline=3600.0)
+    async with running_federation(tmp_path, config) as w:
+        (_, line), (b, _) = await in_round_1(w)
+        await deliver(line, weights(1))
+        half = await asyncio.to_thread(HalfSent, w, b, body_of(weights(2)))
+        await until(waiting)
+        half.line.close()
+        w.coordinator.liveness.forget([b.participant_id])
+        w.coordinator.submit(m.Dropped((b.participant_id,)))
+        await w.coordinator.until(lambda state: state.round == 2)
+        path = w.coordinator.store.global_path(2)
+        assert path.read_bytes()[-4 * SIZE :] == weights(1)["w"].tobytes()
+        left = [each.name for each in path.parent.iterdir()]
+        assert left == ["global"], "nothing is left of the sum that was given up"
+
+
+async def test_what_is_not_finite_spoils_no_sum(tmp_path: Path) -> None:
+    async with running_federation(tmp_path / "early", config_of(tmp_path / "early")) as w:
+        (_, line), (b, other) = await in_round_1(w)
+        await deliver(line, weights(1))
+        bad = weights(2)
+        bad["w"][-1] = np.nan
+        with pytest.raises(wire.RequestRefused, match="must be finite"):
+            await deliver(other, bad, 2)
+        assert b.participant_id in w.state.quarantined or b.participant_id in w.state.strikes
+
+
+async def test_a_coordinator_stops_while_a_sum_waits(
+    tmp_path: Path, waiting: threading.Event
+) -> None:
+    async with running_federation(tmp_path, config_of(tmp_path)) as w:
+        (_, line), (b, _) = await in_round_1(w)
+        await deliver(line, weights(1))
+        half = await asyncio.to_thread(HalfSent, w, b, body_of(weights(2)))
+        await until(waiting)
+    half.line.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("folkmoot-early")]
+
+
+async def test_an_aggregator_makes_no_model_and_begins_none(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, config_of(tmp_path)) as w:
+        (_, line), (_, other) = await in_round_1(w)
+        late = combined_at_the_end(w)
+        w.coordinator.early._state = lambda: replace(w.state, region=True)
+        await deliver(line, weights(1))
+        await deliver(other, weights(2), 2)
+        await model_of_2(w)
+        assert late == [1]

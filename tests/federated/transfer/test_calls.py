@@ -1,0 +1,158 @@
+"""A round over a line: a call brings its model, and its update goes ahead of any answer."""
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from folkmoot.federated import wire
+from folkmoot.federated.names import CARRIED
+from folkmoot.federated.participant.bucket import WeightsUnavailable
+from folkmoot.federated.participant.carried import CarriedWeights
+from folkmoot.federated.participant.loop import Settings, take_part
+from folkmoot.federated.participant.participant import Participant
+from folkmoot.federated.participant.policy import NotAgreed
+from folkmoot.federated.transfer import frames
+from folkmoot.host.signing import Identity
+from support.federation import (
+    RUN,
+    ManualParticipant,
+    RunningFederation,
+    federation_config,
+    running_federation,
+    with_bucket,
+)
+
+PATIENCE = 60.0
+
+
+class PlusOne(Participant):
+    def init_weights(self) -> np.ndarray:
+        return np.zeros(1000, np.float32)
+
+    def train_round(self, weights: np.ndarray, epochs: int, epoch_base: int) -> tuple:
+        return weights + 1, 1, {}
+
+
+def carried(folder: Path, **rules: object) -> Any:
+    return with_bucket(federation_config(folder, rules), url=CARRIED)
+
+
+def beat(**seen: Any) -> Any:
+    asked = {"state": wire.STATE["READY"], "round": -1, "want_task": True, **seen}
+    return wire.HeartbeatRequest(**asked)
+
+
+async def in_round_1(w: RunningFederation, **limits: Any) -> tuple[ManualParticipant, Any]:
+    """A participant whose first weights are round 1's model: four ones."""
+    a = w.participant("a")
+    a.weights_port = (await a.rendezvous()).weights_port
+    weights = CarriedWeights(a, **limits)
+    ones = {"weights": np.ones(4, np.float32)}
+    await a.end(await asyncio.to_thread(weights.write_update, 0, "", ones))
+    await w.coordinator.until(lambda state: state.round == 1)
+    return a, weights
+
+
+async def test_a_call_to_a_round_brings_its_model(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, carried(tmp_path)) as w:
+        _, weights = await in_round_1(w)
+        w.server.service._grant_fetch = None  # nobody asks for it
+        answer = await asyncio.to_thread(weights.call, beat(), PATIENCE)
+        assert (answer.round, answer.expected) == (1, True)
+        read = (weights.read_global, 1, answer.task.global_digest)
+        model = await asyncio.to_thread(*read)
+        assert list(model["weights"]) == [1.0] * 4
+
+
+async def test_rounds_need_no_request_but_calls_and_updates(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, carried(tmp_path, rounds=6)) as w:
+        service, fetched, called = w.server.service, [], []
+        fetch, call = service._grant_fetch, service._grant_call
+        service._grant_fetch = lambda request: (fetched.append(request.round), fetch(request))[1]
+        service._grant_call = lambda request: (called.append(request.round), call(request))[1]
+        await take_part(PlusOne(), Settings(address=w.server.address, run_id=RUN))
+        await w.server.finished()
+        assert set(fetched) <= {1}, "before there is a line, a round is heard of over gRPC"
+        assert len(called) >= 4
+        assert next(iter(await w.global_of(6))) == 5.0
+
+
+def held_and_gone(w: RunningFederation) -> tuple[asyncio.Event, asyncio.Event]:
+    """Set when a heartbeat is held, and when one is given up."""
+    held, gone = asyncio.Event(), asyncio.Event()
+    changed = w.coordinator.changed
+
+    async def watched(id: str, patience: float) -> bool:
+        held.set()
+        try:
+            return await changed(id, patience)
+        except asyncio.CancelledError:
+            gone.set()
+            raise
+
+    w.coordinator.changed = watched
+    return held, gone
+
+
+async def test_who_hangs_up_while_its_call_is_held_is_not_heard_any_more(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, carried(tmp_path, min_participants=2)) as w:
+        (a,) = await w.join("a")
+        held, gone = held_and_gone(w)
+        call = a.signed("Heartbeat", beat(wait_ms=600_000))
+        line = socket.create_connection(("127.0.0.1", w.server.service.weights_port))
+        line.sendall(frames.encode_frame(wire.TransferRequest(call=call)))
+        await asyncio.wait_for(held.wait(), PATIENCE)
+        line.close()
+        await asyncio.wait_for(gone.wait(), PATIENCE)
+
+
+async def test_a_held_call_gives_way_to_weights(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, carried(tmp_path, rounds=3)) as w:
+        a, weights = await in_round_1(w)
+        held, _ = held_and_gone(w)
+        seen = beat(wait_ms=600_000, seen_state=1, seen_round=1, seen_expected=True)
+        call = asyncio.create_task(asyncio.to_thread(weights.call, seen, PATIENCE))
+        await asyncio.wait_for(held.wait(), PATIENCE)
+        update = {"weights": np.zeros(4, np.float32)}
+        digest = await asyncio.to_thread(weights.write_update, 1, "", update)
+        assert await asyncio.wait_for(call, PATIENCE) is None
+        await a.end(digest, 1)
+        assert list(await w.global_of(2)) == [0.0] * 4
+
+
+async def test_a_model_larger_than_agreed_does_not_come_with_a_call(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, carried(tmp_path)) as w:
+        _, weights = await in_round_1(w, max_object=50)
+        answer = await asyncio.to_thread(weights.call, beat(), PATIENCE)
+        with pytest.raises(WeightsUnavailable, match="announced with"):
+            await asyncio.to_thread(weights.read_global, 1, answer.task.global_digest)
+
+
+async def test_a_call_that_another_key_answers_is_not_believed(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, carried(tmp_path)) as w:
+        _, weights = await in_round_1(w)
+        w.coordinator.identity = Identity.random()
+        with pytest.raises(NotAgreed, match="shows the key"):
+            await asyncio.to_thread(weights.call, beat(), PATIENCE)
+
+
+async def test_a_model_that_is_not_the_one_announced_is_not_used(tmp_path: Path) -> None:
+    async with running_federation(tmp_path, carried(tmp_path)) as w:
+        _, weights = await in_round_1(w)
+        await asyncio.to_thread(weights.call, beat(), PATIENCE)
+        with pytest.raises(WeightsUnavailable, match="not the model"):
+            await asyncio.to_thread(weights.read_global, 1, bytes(32))
+
+
+async def test_an_update_that_is_refused_in_the_midst_of_it_is_known_to_be(tmp_path: Path) -> None:
+    """It is on its way before anybody said that it may come."""
+    async with running_federation(tmp_path, carried(tmp_path, min_participants=2)) as w:
+        a = w.participant("a")
+        a.weights_port, a.longest_pause = (await a.rendezvous()).weights_port, 0.2
+        large = {"w": np.zeros(8_000_000, np.float32)}
+        with pytest.raises(wire.RequestRefused, match="FAILED_PRECONDITION"):
+            await asyncio.to_thread(CarriedWeights(a).write_update, 0, "", large)
