@@ -1,6 +1,7 @@
 """Ranks that agree through a store, beside their peers, in one run: `make bench-elastic`.
 
-advance    W ranks agree on the next iteration, beside a bare barrier on the same store
+advance    W ranks agree on the next iteration, beside a bare barrier on the same store, once with
+           torch's client, and once with ours, which is Python
 recovery   from the `kill -9` of one of four ranks to the survivors' next step, beside torchrun
            and torchft
 
@@ -22,9 +23,9 @@ from typing import Any
 import elastic_advance as advance
 import elastic_recovery as recovery
 import results
-from elastic_ours import our_rank
+from elastic_ours import OurBarrier, our_rank
 
-ADVANCES = {4: 150, 8: 150, 32: 50, 128: 20}
+ADVANCES = {4: 150, 8: 150, 32: 60, 128: 30}
 """World sizes, and how often each of them advances in a round of measuring."""
 HEARTBEAT, TIMEOUT = 1.0, 1.5
 """Seconds between two heartbeats, and without one until a rank counts as dead: for all systems."""
@@ -33,6 +34,7 @@ PATIENCE = 120.0
 WAYS: dict[str, advance.Joining] = {
     "barrier": advance.BareBarrier,
     "Folkmoot": our_rank(HEARTBEAT, PATIENCE),
+    "barrier, our client": OurBarrier,
 }
 COUNTED = our_rank(HEARTBEAT, PATIENCE, counting=True)
 """Folkmoot in a round of its own, in which its requests are counted."""
@@ -128,15 +130,16 @@ def measure_advances(worlds: list[int], repeats: int) -> dict[str, dict[str, Any
 def advance_row(
     rounds: dict[str, list[advance.Advances]], counted: advance.Advances
 ) -> dict[str, Any]:
-    barrier, ours = (typical(got) for got in rounds.values())
-    pairs = zip(*rounds.values(), strict=True)
-    times = statistics.median(ours.median / barrier.median for barrier, ours in pairs)
+    barrier, ours, through_ours = (typical(got) for got in rounds.values())
+    turns = zip(*rounds.values(), strict=True)
+    times = statistics.median(ours.median / barrier.median for barrier, ours, _ in turns)
     return {
         "barrier, ms": milliseconds(barrier.median),
         "barrier, p90": milliseconds(barrier.p90),
         "Folkmoot, ms": milliseconds(ours.median),
         "Folkmoot, p90": milliseconds(ours.p90),
         "times the barrier": results.significant(times, 2),
+        "barrier, our client": milliseconds(through_ours.median),
         "processor of a rank, ms": milliseconds(ours.processor),
         "at the barrier": milliseconds(barrier.processor),
         "requests of a rank": results.significant(counted.requests, 2),

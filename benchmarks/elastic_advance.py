@@ -24,7 +24,10 @@ from folkmoot.authority.store.kv.tcp_server import listen
 
 HOST = "127.0.0.1"
 PATIENCE = timedelta(seconds=300)
-WARM = 0.2  # so many advances, in parts of those that are measured, come before them
+# Advances before those that are measured. A process that was just forked copies the pages that it
+# writes to, and Python takes a few calls to make its code quick: the first ten take half as long
+# again at the barrier, and twice as long with Folkmoot.
+WARM = 20
 
 
 class Rank(Protocol):
@@ -138,7 +141,7 @@ def be_rank(
     gc.freeze()  # what was imported is no garbage, and looking at it after a fork would copy it
     with joining(port, run, rank, world) as member:
         tell(pipe, "connected")
-        for _ in range(round(WARM * advances)):
+        for _ in range(WARM):
             member.advance()
         before, processor, seconds = member.counts(), time.process_time(), []
         for _ in range(advances):

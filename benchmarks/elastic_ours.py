@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 from elastic_advance import HOST, Joining
-from folkmoot.authority.store.kv import Store
+from folkmoot.authority.store.kv import Bell, Store
 from folkmoot.authority.store.kv.open import open_store
 from folkmoot.elastic import GlobalIteration
 
@@ -52,10 +52,19 @@ class CountingStore:
         return self._store.compare_set_and_set(key, expected, desired, other, value)
 
     def compare_set_and_pile(
-        self, key: str, expected: bytes, desired: bytes, pile: str, note: bytes, bell: str = ""
-    ) -> tuple[bytes | None, bytes]:
-        self._count([key, pile, pile])  # it is written and read; the wait is counted as such
-        return self._store.compare_set_and_pile(key, expected, desired, pile, note, bell)
+        self,
+        key: str,
+        expected: bytes,
+        desired: bytes,
+        pile: str,
+        note: bytes,
+        bell: Bell | None = None,
+    ) -> tuple[bytes | None, ...]:
+        self._count([key, pile, pile])  # it is written and read
+        got = self._store.compare_set_and_pile(key, expected, desired, pile, note, bell)
+        if bell is not None:  # asked for along with the rest, and cancelled if it was not waited
+            self._count([bell.key, bell.then] if len(got) > 2 else [bell.key])
+        return got
 
     def append(self, key: str, value: bytes) -> None:
         self._count([key])
@@ -86,6 +95,30 @@ class CountingStore:
             self.counts["heartbeats"] += len(keys)
         else:
             self.counts["housekeeping"] += len(keys)
+
+
+class OurBarrier(AbstractContextManager["OurBarrier"]):
+    """`BareBarrier` through our client of a TCPStore: what that alone costs."""
+
+    def __init__(self, port: int, run: str, rank: int, world: int) -> None:
+        self._store = open_store(f"tcp://{HOST}:{port}")
+        self._run, self._rank, self._world = run, rank, world
+        self._iteration = 0
+
+    def advance(self) -> None:
+        self._iteration += 1
+        here, mine = f"{self._run}/{self._iteration}", b"%d:1" % self._rank
+        first = self._store.compare_set(f"{here}/slot/{self._rank}", b"", mine) == mine
+        if first and self._store.add(f"{here}/count", 1) == self._world:
+            self._store.set(f"{here}/ready", b"1")
+        else:
+            self._store.wait(f"{here}/ready", 300.0)
+
+    def counts(self) -> Counter[str]:
+        return Counter(iteration=3 * self._iteration)
+
+    def __exit__(self, *raised: object) -> None:
+        self._store.close()
 
 
 class OurRank(AbstractContextManager["OurRank"]):

@@ -1,10 +1,12 @@
 """Federated rounds across machines, beside Flower: `make bench-federated-tls` (ten minutes).
 
 As benchmarks/federated.py, but nothing is shared: every byte goes through TLS over TCP. Folkmoot
-carries its weights itself, or has them in a SeaweedFS of this machine that speaks S3; Flower is its
-legacy gRPC with TLS. The systems take turns, twice at each size, and a cell is the median of all
-its rounds but the first of each turn; CPU is that of all processes of the system, SeaweedFS left
-out. A turn that was measured is kept in out/federated/tls.jsonl: an interrupted run continues.
+carries its weights itself, or has them in a SeaweedFS of this machine that speaks S3, now and as it
+was at `systems.BEFORE`; Flower is its legacy gRPC with TLS. The systems take turns, twice at each
+size, and a cell is the median of all its rounds but the first of each turn; CPU is that of all
+processes of the system, SeaweedFS left out. Folkmoot alone runs once with fifty participants, for
+its server's memory. A turn that was measured is kept in out/federated/tls.jsonl: an interrupted run
+continues.
 """
 
 import argparse
@@ -17,10 +19,13 @@ import results
 from federated import OUT, STALL, line, measure, read, size
 
 SIZES = ((2, 1_000_000), (10, 1_000_000), (2, 10_000_000), (10, 10_000_000))
-OURS, S3, FLOWER = "folkmoot-tls", "folkmoot-s3", "flower-legacy-tls"
+MANY = (50, 1_000_000)
+OURS, FLOWER = "folkmoot-tls", "flower-legacy-tls"
+S3, S3_BEFORE = "folkmoot-s3", "folkmoot-s3-before"
+SYSTEMS = [OURS, FLOWER, S3_BEFORE, S3]
 TURNS = 2
-#: The goals: times as fast, share of its CPU, megabytes of the server.
-FASTER, SHARE, SERVER = 2.0, 0.5, 200
+#: The goals: times as fast, share of its CPU, megabytes of the server, times as fast with S3.
+FASTER, SHARE, SERVER, FASTER_S3 = 2.0, 0.5, 200, 1.5
 
 
 def main() -> None:
@@ -29,34 +34,47 @@ def main() -> None:
     kept = OUT / "tls.jsonl"
     if args.fresh:
         kept.unlink(missing_ok=True)
+    whole = (tuple(args.sizes), args.systems) == (SIZES, SYSTEMS) and not args.rounds
+    turns = [
+        (turn, name, *size)
+        for size in args.sizes
+        for turn in range(TURNS)
+        for name in args.systems
+        if turn == 0 or not takes_minutes(name, *size)
+    ]
+    turns += [(0, OURS, *MANY)] if whole else []
     done = {(row["turn"], *cell(row)) for row in read(kept)}
-    for clients, params in args.sizes:
-        for turn in range(TURNS):
-            for name in args.systems:
-                if (turn, name, clients, params) not in done:
-                    row = measure(name, clients, params, limits(args, params)) | {"turn": turn}
-                    with kept.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
-                    print(line(row), flush=True)
+    for turn, name, clients, params in turns:
+        if (turn, name, clients, params) not in done:
+            row = measure(name, clients, params, limits(args, name, params)) | {"turn": turn}
+            with kept.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            print(line(row), flush=True)
     table = figures(list(read(kept)), args.sizes)
     print(json.dumps(table, indent=2, ensure_ascii=False))
-    if (tuple(args.sizes), args.systems) == (SIZES, [OURS, FLOWER, S3]) and not args.rounds:
+    if whole:
         results.write("federated_tls", "make bench-federated-tls", table)
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    systems = [OURS, FLOWER, S3]
-    parser.add_argument("--systems", nargs="+", default=systems, choices=systems)
+    parser.add_argument("--systems", nargs="+", default=SYSTEMS, choices=SYSTEMS)
     parser.add_argument("--sizes", nargs="+", default=SIZES, type=size, metavar="NxPARAMS")
-    parser.add_argument("--rounds", type=int, help="rounds of a turn (default: 20 of 1 M, else 5)")
+    parser.add_argument("--rounds", type=int, help="rounds of a turn (default: by size)")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
     return parser.parse_args(argv)
 
 
-def limits(args: argparse.Namespace, params: int) -> argparse.Namespace:
-    rounds = args.rounds or (20 if params <= 1_000_000 else 5)
+def limits(args: argparse.Namespace, name: str, params: int) -> argparse.Namespace:
+    remote = name in (S3, S3_BEFORE)
+    usual = (10 if remote else 40) if params <= 1_000_000 else 4
+    rounds = args.rounds or usual
     return argparse.Namespace(rounds=rounds, limit=STALL, stall=STALL / 2)
+
+
+def takes_minutes(name: str, clients: int, params: int) -> bool:
+    """SeaweedFS writes eleven models of 40 MB in a quarter of a minute."""
+    return name in (S3, S3_BEFORE) and clients * params >= 100_000_000
 
 
 def cell(row: dict) -> tuple[str, int, int]:
@@ -65,20 +83,28 @@ def cell(row: dict) -> tuple[str, int, int]:
 
 def figures(rows: list[dict], sizes: Any) -> dict[str, Any]:
     """A row for each size that was measured, and the worst of all for each goal."""
-    table = {}
-    for clients, params in sizes:
-        found = {
-            name: merged([row for row in rows if cell(row) == (name, clients, params)])
-            for name in (OURS, FLOWER, S3)
-        }
-        if found[OURS] and found[FLOWER]:
-            table[f"{clients} × {params // 1_000_000} M"] = compared(found)
+
+    def found(name: str, size: tuple[int, int]) -> dict[str, float]:
+        return merged([row for row in rows if cell(row) == (name, *size)])
+
+    titles = {size: f"{size[0]} × {size[1] // 1_000_000} M" for size in sizes}
+    pairs = {titles[size]: (found(OURS, size), found(FLOWER, size)) for size in sizes}
+    stored = {titles[size]: (found(S3, size), found(S3_BEFORE, size)) for size in sizes}
+    table = {title: compared(*pair) for title, pair in pairs.items() if all(pair)}
+    with_s3 = {title: beside_before(*pair) for title, pair in stored.items() if all(pair)}
+    many = found(OURS, MANY)
     return {
         "over_tls": table,
-        "least_times": min(row["times as fast"] for row in table.values()),
-        "largest_share": max(row["share of its CPU"] for row in table.values()),
-        "most_server_mb": max(row["server, MB"] for row in table.values()),
+        "least_times": min((row["times as fast"] for row in table.values()), default=None),
+        "largest_share": max((row["share of its CPU"] for row in table.values()), default=None),
+        "most_server_mb": max((row["server, MB"] for row in table.values()), default=None),
+        "server_mb_at_50": round(many["rss"]) if many else None,
         "goals": {name: results.GOALS[met(row)] for name, row in table.items()},
+        "with_s3": with_s3,
+        "least_times_s3": min((row["times as fast"] for row in with_s3.values()), default=None),
+        "goals_s3": {
+            name: results.GOALS[row["times as fast"] >= FASTER_S3] for name, row in with_s3.items()
+        },
     }
 
 
@@ -94,23 +120,27 @@ def merged(rows: list[dict]) -> dict[str, float]:
     }
 
 
-def compared(found: dict[str, dict[str, float]]) -> dict[str, Any]:
-    ours, theirs, s3 = found[OURS], found[FLOWER], found[S3]
-
-    def two(value: float) -> float:
-        return results.significant(value, 2)
-
+def compared(ours: dict[str, float], theirs: dict[str, float]) -> dict[str, Any]:
     return {
         "Folkmoot, s": results.significant(ours["seconds"]),
         "Flower, s": results.significant(theirs["seconds"]),
-        "times as fast": two(theirs["seconds"] / ours["seconds"]),
-        "CPU, s": two(ours["cpu"]),
-        "Flower's CPU, s": two(theirs["cpu"]),
-        "share of its CPU": two(ours["cpu"] / theirs["cpu"]),
+        "times as fast": results.significant(theirs["seconds"] / ours["seconds"], 2),
+        "CPU, s": results.significant(ours["cpu"], 2),
+        "Flower's CPU, s": results.significant(theirs["cpu"], 2),
+        "share of its CPU": results.significant(ours["cpu"] / theirs["cpu"], 2),
         "server, MB": round(ours["rss"]),
         "Flower's, MB": round(theirs["rss"]),
-        "Folkmoot with S3, s": results.significant(s3["seconds"]) if s3 else "-",
-        "times as fast with S3": two(theirs["seconds"] / s3["seconds"]) if s3 else "-",
+    }
+
+
+def beside_before(now: dict[str, float], before: dict[str, float]) -> dict[str, Any]:
+    return {
+        "with S3, s": results.significant(now["seconds"]),
+        "before, s": results.significant(before["seconds"]),
+        "times as fast": results.significant(before["seconds"] / now["seconds"], 2),
+        "CPU, s": results.significant(now["cpu"], 2),
+        "CPU before, s": results.significant(before["cpu"], 2),
+        "server, MB": round(now["rss"]),
     }
 
 

@@ -2,14 +2,19 @@
 
     python benchmarks/job_channel.py [--rounds 5] [--no-ray]
 
-A producer and a consumer, each a process, pass on records of 1 KB (bytes) and of 1 MB (arrays).
-What the others are:
+A producer and a consumer, each a process, pass on records of 1 KB (bytes) and of 1 MB (arrays), one
+by one; the consumer looks at both ends of each. All are connected when the time begins. What the
+others are:
 
     ray      its queue, used as it is meant to be, one by one, from a driver to an actor
-    floor    three processes, of which the one in the middle only hands bytes on. 1 KB: pickles in
-             frames of 16 over unix sockets, at most 64 records on their way. 1 MB: a ring of slots
-             in shared memory, which are told over the sockets
-    bare     1 KB: frames of 256 and hardly a bound. 1 MB: nobody in the middle
+    floor    what any path of this kind has to do: three processes, of which the one in the middle
+             only hands bytes on; every record is pickled and loaded again. 1 KB: frames of 16 over
+             unix sockets, at most 64 records on their way. 1 MB: the array is copied once, into one
+             of 16 slots of shared memory that are mapped beforehand; its pickle without the bytes
+             (dtype, shape) goes over the sockets with the slot's number, and the slot comes back
+             when it was looked at. A wake-up for each record
+    bare     less than that. 1 KB: frames of 256 and hardly a bound. 1 MB: nobody in the middle and
+             nothing pickled: both sides know the array, the number of a slot is all that is told
 
 Nothing of these is leased, acked, kept for a death or sent again. Rounds of all take turns; shown
 are medians of the rates, and of the ratios within a round, since the load changes between rounds.
@@ -18,6 +23,7 @@ processes for a record, which depends on that much less.
 """
 
 import argparse
+import contextlib
 import json
 import mmap
 import multiprocessing
@@ -31,7 +37,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -44,13 +50,13 @@ from folkmoot.unified.channel import Broker, DataChannel, Rules
 SECRET = b"of this benchmark only"
 KB, MB = 1024, 1024 * 1024
 BATCH, SMALL_BATCH, SLOTS = 256, 16, 16
-COUNTS = {KB: 40_000, MB: 600}
+COUNTS = {KB: 40_000, MB: 2400}
 RAY_COUNTS = {KB: 300, MB: 60}
 CHANNEL = {KB: Rules(records=4096), MB: Rules(records=SLOTS, size=SLOTS * 2 * MB)}
 GOALS = {KB: 20.0, MB: 2.0}
 FLOOR_GOAL = 1.5
 fork = multiprocessing.get_context("fork")
-Part = Callable[[], None]
+Part = Callable[[], Iterator[None]]  # yields when it is connected, and then does its work
 
 
 def record(size: int) -> Any:
@@ -67,9 +73,12 @@ def timed(count: int, parts: list[Part], consume: Part) -> float:
     ready, told = fork.Barrier(len(parts) + 1), fork.SimpleQueue()
 
     def run(part: Part, last: bool) -> None:
+        work = part()
+        next(work)
         ready.wait()
         began = time.monotonic()
-        part()
+        for _ in work:
+            raise AssertionError("a part is ready once")
         if last:
             told.put(time.monotonic() - began)
 
@@ -97,14 +106,20 @@ def channel(size: int, count: int) -> float:
 
         one = record(size)
 
-        def produce() -> None:
-            put = end()
+        def produce() -> Iterator[None]:
+            channel = end()
+            assert channel.next_number == 1  # which the broker says
+            yield
             for _ in range(count):
-                put.put(one)
-            put.finish()
+                channel.put(one)
+            channel.finish()
 
-        def consume() -> None:
-            for batch in end().batches(BATCH):
+        def consume() -> Iterator[None]:
+            channel = end()
+            with contextlib.suppress(TimeoutError):
+                channel.get(timeout=0)
+            yield
+            for batch in channel.batches(BATCH):
                 for one in batch:
                     look(one)
 
@@ -128,7 +143,8 @@ def sockets(size: int, count: int, batch: int = SMALL_BATCH, window: int = 64) -
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MB)
     one, frames, ahead = record(size), count // batch, window // batch
 
-    def produce() -> None:
+    def produce() -> Iterator[None]:
+        yield
         for number in range(frames):
             pickles = [pickle.dumps(one, 5) for _ in range(batch)]
             sizes = struct.pack(f"<{batch}I", *map(len, pickles))
@@ -137,7 +153,8 @@ def sockets(size: int, count: int, batch: int = SMALL_BATCH, window: int = 64) -
                 there.recv(1)
             there.sendall(struct.pack("<I", len(body)) + body)
 
-    def relay() -> None:
+    def relay() -> Iterator[None]:
+        yield
         for number in range(frames):
             head = receive(middle, 4)
             body = receive(middle, struct.unpack("<I", head)[0])
@@ -146,7 +163,8 @@ def sockets(size: int, count: int, batch: int = SMALL_BATCH, window: int = 64) -
             onward.sendall(head + body)
             middle.sendall(b"\0")
 
-    def consume() -> None:
+    def consume() -> Iterator[None]:
+        yield
         for _ in range(frames):
             body = memoryview(receive(here, struct.unpack("<I", receive(here, 4))[0]))
             at = 4 * batch
@@ -170,48 +188,72 @@ def receive(stream: socket.socket, count: int) -> bytearray:
     return buffer
 
 
-def shared_memory(size: int, count: int, middle: bool = True) -> float:
-    """The floor for large records: slots of a ring are told, through a process in the middle."""
+def shared_memory(size: int, count: int) -> float:
+    """The floor for large records: a slot of a ring and a pickle, through one in the middle."""
     memory = mmap.mmap(-1, SLOTS * size)
-    ours, theirs = socket.socketpair()
-    parts: list[Part] = []
-    if middle:
-        near = theirs
-        far, theirs = socket.socketpair()
-        parts.append(lambda: pass_on(near, far, 2 * count))
+    (ours, near), (far, theirs) = socket.socketpair(), socket.socketpair()
     one = record(size)
 
-    def produce() -> None:
+    def produce() -> Iterator[None]:
         slots = np.frombuffer(memory, np.uint8).reshape(SLOTS, size)
+        yield
         for number in range(count):
+            arrays: list[pickle.PickleBuffer] = []
+            head = pickle.dumps(one, 5, buffer_callback=arrays.append)
             slot = number if number < SLOTS else ours.recv(1)[0]
-            slots[slot] = one
-            ours.sendall(bytes([slot]))
+            slots[slot] = arrays[0]
+            ours.sendall(struct.pack("<BI", slot, len(head)) + head)
 
-    def consume() -> None:
+    def relay() -> Iterator[None]:
+        yield
+        pass_on(near, far, count)
+
+    def consume() -> Iterator[None]:
         slots = np.frombuffer(memory, np.uint8).reshape(SLOTS, size)
+        yield
         for _ in range(count):
-            slot = theirs.recv(1)
-            look(slots[slot[0]])
-            theirs.sendall(slot)
+            slot, length = struct.unpack("<BI", receive(theirs, 5))
+            look(pickle.loads(receive(theirs, length), buffers=[slots[slot]]))
+            theirs.sendall(bytes([slot]))
 
-    return timed(count, [produce, *parts], consume)
+    return timed(count, [produce, relay], consume)
 
 
 def pass_on(one: socket.socket, other: socket.socket, count: int) -> None:
-    """Bytes from each to the other, until so many were passed on."""
+    """Bytes from each to the other, until so many slots came back."""
     with selectors.DefaultSelector() as selector:
         selector.register(one, selectors.EVENT_READ, other)
         selector.register(other, selectors.EVENT_READ, one)
         while count > 0:
             for key, _ in selector.select():
-                told = key.fileobj.recv(SLOTS)  # type: ignore[union-attr]
+                told = key.fileobj.recv(KB * 64)  # type: ignore[union-attr]
                 key.data.sendall(told)
-                count -= len(told)
+                count -= len(told) if key.fileobj is other else 0
 
 
 def bare_shared_memory(size: int, count: int) -> float:
-    return shared_memory(size, count, middle=False)
+    """Slots alone, from one to the other."""
+    memory = mmap.mmap(-1, SLOTS * size)
+    ours, theirs = socket.socketpair()
+    one = record(size)
+
+    def produce() -> Iterator[None]:
+        slots = np.frombuffer(memory, np.uint8).reshape(SLOTS, size)
+        yield
+        for number in range(count):
+            slot = number if number < SLOTS else ours.recv(1)[0]
+            slots[slot] = one
+            ours.sendall(bytes([slot]))
+
+    def consume() -> Iterator[None]:
+        slots = np.frombuffer(memory, np.uint8).reshape(SLOTS, size)
+        yield
+        for _ in range(count):
+            slot = theirs.recv(1)
+            look(slots[slot[0]])
+            theirs.sendall(slot)
+
+    return timed(count, [produce], consume)
 
 
 class Ray:

@@ -25,8 +25,9 @@ class Observer:
         async for state in self.authority.watch():
             now = time.monotonic()
             self.state = state
-            if state.epoch.rounds:
-                self.began.setdefault((state.epoch_number, state.round.height), now)
+            # Who had no connection for a moment missed rounds: as far as it knows they began now.
+            for round_ in state.epoch.rounds:
+                self.began.setdefault((state.epoch_number, round_.height), now)
             if not self.phases or self.phases[-1][1] is not state.phase:
                 self.phases.append((now, state.phase))
             self._news.set()

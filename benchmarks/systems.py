@@ -20,6 +20,8 @@ import s3
 HERE = Path(__file__).parent.resolve()
 VENV = Path("out/flower-venv").resolve()
 REQUIREMENT = "flwr[simulation]==1.41.0"
+#: Folkmoot before its coordinator carried weights itself: only S3 went across machines then.
+BEFORE = "d196a92"
 CELL = "FOLKMOOT_BENCH_CELL"
 SERVER = "FOLKMOOT_BENCH_SERVER"
 
@@ -107,15 +109,23 @@ def flower_python() -> Path:
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 
 
-def run_folkmoot(job: Job, bucket: str, *tls: Path, **environment: str) -> Started:
+def run_folkmoot(
+    job: Job,
+    bucket: str,
+    *tls: Path,
+    scripts: Path = HERE / "ours",
+    source: Path = HERE.parent / "src",
+    **environment: str,
+) -> Started:
     """A coordinator with its journal and signatures; one process a participant."""
     port, started = free_port(), Started(job)
-    env = {"PYTHONPATH": str(HERE.parent / "src"), **environment}
+    env = {"PYTHONPATH": str(source), **environment}
     shape = (port, job.clients, job.params, job.rounds)
-    started.run(sys.executable, HERE / "ours/server.py", *shape, bucket, *tls, server=True, **env)
+    started.run(sys.executable, scripts / "server.py", *shape, bucket, *tls, server=True, **env)
     for _ in range(job.clients):
-        script = HERE / "ours/participant.py"
-        started.run(sys.executable, script, f"localhost:{port}", *tls[2:], **env)
+        started.run(
+            sys.executable, scripts / "participant.py", f"localhost:{port}", *tls[2:], **env
+        )
     return started
 
 
@@ -136,6 +146,25 @@ def folkmoot_s3(job: Job) -> Iterator[Started]:
     """Weights in S3, served over TLS by a SeaweedFS of this machine."""
     with s3.serving(job.home, *certificates(job)) as (url, environment):
         yield run_folkmoot(job, url, *certificates(job), **environment)
+
+
+@contextmanager
+def folkmoot_s3_before(job: Job) -> Iterator[Started]:
+    """The same, as it was at `BEFORE`."""
+    with s3.serving(job.home, *certificates(job)) as (url, environment):
+        old = {"scripts": HERE / "before", "source": source_before()}
+        yield run_folkmoot(job, url, *certificates(job), **old, **environment)
+
+
+def source_before() -> Path:
+    folder = Path(f"out/{BEFORE}").resolve()
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        archive = subprocess.run(
+            ["git", "archive", BEFORE, "src"], cwd=HERE.parent, check=True, capture_output=True
+        )
+        subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+    return folder / "src"
 
 
 def certificates(job: Job) -> tuple[Path, Path, Path]:
@@ -226,6 +255,7 @@ ALL: dict[str, Callable[[Job], AbstractContextManager[Started]]] = {
     "folkmoot": folkmoot,
     "folkmoot-tls": folkmoot_tls,
     "folkmoot-s3": folkmoot_s3,
+    "folkmoot-s3-before": folkmoot_s3_before,
     "flower-legacy": flower_legacy,
     "flower-legacy-tls": flower_legacy_tls,
     "flower-ray": flower_ray,

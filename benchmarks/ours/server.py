@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -35,6 +36,7 @@ min_participants = {clients}
 
 [server]
 port = {port}
+weights_port = {weights_port}
 
 [bucket]
 url = "{bucket}"
@@ -46,11 +48,19 @@ tls_key = "{}"
 """
 
 
+def free_port() -> int:
+    """The port after a free one, which is the default, may be in use."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def prepare() -> Federation:
     port, clients, params, rounds = map(int, sys.argv[1:5])
     save_file({"weights": np.zeros(params, np.float32)}, "zeros.safetensors")
     config = Path("federation.toml")
-    text = TOML.format(rounds=rounds, clients=clients, port=port, bucket=sys.argv[5])
+    shape = {"rounds": rounds, "clients": clients, "port": port, "weights_port": free_port()}
+    text = TOML.format(**shape, bucket=sys.argv[5])
     config.write_text(text + (TLS.format(*sys.argv[6:8]) if len(sys.argv) > 6 else ""))
     return load_federation(config)
 

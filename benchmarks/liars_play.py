@@ -1,0 +1,81 @@
+"""One run of honest clients and liars, from its first round to its loss on held-out text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from folkmoot.core.coordinator.assignment import Share, Span
+from folkmoot.core.schedule import Cosine
+from folkmoot.learning.evaluate import Evaluation
+from liars_attacks import lie
+from liars_authority import Auditor, Round_, Table
+from liars_client import Client, opened, witness
+
+BATCH, ROUNDS, AUDITED = 24, 100, 100
+"""Samples of a round are shared out among those who train; per cent of the results are audited."""
+RATE = Cosine(base_lr=0.012, warmup_steps=5, total_steps=ROUNDS)
+
+
+class Outcome(msgspec.Struct):
+    loss: float
+    ejected: list[int | None]
+    """The round in which each liar was ejected, if it was."""
+    innocent: int
+    """Honest clients that were ejected."""
+    screened: int
+    """Honest results that were not learnt."""
+    verdicts: dict[str, int] = {}
+    audit_percent: float = 0.0
+    """Of the time that is spent on training, how much all audits together take as well."""
+
+
+def play(
+    files: tuple[Path, Path],
+    honest: int,
+    liars: int,
+    attack: str,
+    screen: bool,
+    bits: int = 1,
+    seed: int = 0,
+) -> Outcome:
+    data, held_out = (opened(path) for path in files)
+    clients = [Client(n, data, bits, 0, RATE) for n in range(honest + liars)]
+    good, bad = clients[:honest], clients[honest:]
+    table, rounds, auditor = Table(clients, AUDITED), list[Round_](), Auditor()
+    names = {c.name for c in good}
+    ejected: dict[bytes, int] = {}
+    lost = 0
+    for step in range(ROUNDS):
+        here = [c for c in clients if c.name not in ejected]
+        if screen and step >= 2:
+            table.audit(step, rounds[step - 2], names, auditor)
+        sent: dict[bytes, bytes] = {}
+        shares: dict[bytes, Share] = {}
+        for n, c in enumerate(here):
+            c.share = BATCH // len(here)
+            first = seed * 1_000_000 + step * BATCH + n * c.share
+            shares[c.name] = (Span(first, first + c.share),)
+            lies = c in bad
+            sent[c.name] = lie(attack, c, step, first, sent) if lies else c.train(step, first)
+        votes = [witness(c, step, sent, clients, screen) for c in good if c in here]
+        kept = table.close(votes, sum(c in here for c in bad), sent)
+        lost += sum(c.name in sent and c.name not in kept for c in good)
+        for name in table.out - ejected.keys():
+            ejected[name] = step + 1
+        rounds.append(Round_(sent, shares, kept))
+        if step:
+            settle(here, rounds[step - 1], step - 1)
+    loss = Evaluation(good[0].model, held_out, 128).finish(32).loss
+    when = [ejected.get(c.name) for c in bad]
+    percent = 100 * auditor.seconds / sum(c.seconds for c in clients)
+    innocent = sum(c.name in ejected for c in good)
+    return Outcome(loss, when, innocent, lost, dict(table.verdicts), percent)
+
+
+def settle(clients: list[Client], round_: Round_, step: int) -> None:
+    """Everyone learns what was kept of a round."""
+    payloads = [round_.payloads[name] for name in sorted(round_.kept)]
+    for client in clients:
+        client.method.apply(payloads, step, client.rate.lr(step))
