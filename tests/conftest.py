@@ -1,13 +1,19 @@
 """Fixtures every test may ask for."""
 
+import os
 import signal
 
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["support.ray_cluster", "support.servers", "support.stores"]
 
-# A slow machine is not a failing test.
-settings.register_profile("folkmoot", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Tests of four workers share a few cores, also those that start processes.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A slow machine is not a failing test. `make faults` plays the long profile.
+settings.register_profile(
+    "folkmoot", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("long", settings.get_profile("folkmoot"), max_examples=2_000)
 settings.load_profile("folkmoot")
 

@@ -83,8 +83,9 @@ def test_every_decision_is_in_the_index_under_a_number_of_its_own() -> None:
         assert f"[{title}]({path.name})" in index, f"{named(path)} is not in the index"
 
 
-def test_every_file_on_the_page_of_the_architecture_is_there() -> None:
-    files = [f"/{named(path)}" for path in ROOT.glob("[st]*/**/*.py")]  # of src and tests
-    names = re.findall(r"`([\w/]+\.py)`", (ROOT / "ARCHITECTURE.md").read_text())
+def test_every_file_that_the_architecture_and_the_decisions_name_is_there() -> None:
+    files = [f"/{named(path)}" for path in ROOT.glob("[bst]*/**/*.py")]  # benchmarks, src, tests
+    naming = [ROOT / "ARCHITECTURE.md", *ROOT.glob("docs/decisions/*.md")]
+    names = [name for page in naming for name in re.findall(r"`([\w/]+\.py)`", page.read_text())]
     assert names
     assert [n for n in names if not any(file.endswith(f"/{n}") for file in files)] == []

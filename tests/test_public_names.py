@@ -20,8 +20,8 @@ PUBLIC = {
         " load_federation load_run pause_run read_log register_method resume_run run_state"
         " serve_federation serve_run train_federation train_together update_run"
     ),
-    "folkmoot.authority": "Authority DataServer Denied Unreachable",
-    "folkmoot.authority.store.kv": "MAX_VALUE Store StoreError StoreGone WrongType",
+    "folkmoot.authority": "Authority DataServer Denied SeesConnections Unreachable",
+    "folkmoot.authority.store.kv": "MAX_VALUE Bell Store StoreError StoreGone WrongType",
     "folkmoot.core.coordinator": (
         "TABLE AnyEvent Coordinator Phase Run apply create decode decode_run encode next_tick"
     ),

@@ -1,7 +1,6 @@
 """`folkmoot elastic run` as a process of its own, on a real store."""
 
 import json
-import os
 import signal
 import subprocess
 import time
@@ -80,8 +79,9 @@ def test_it_brings_a_store_of_its_own(script: Path) -> None:
 
 
 def test_a_script_for_torchrun_is_started_again_as_a_whole(
-    script: Path, tmp_path: Path, tcp_store_url: str
+    script: Path, tmp_path: Path, tcp_store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS")
     script.write_text(PLAIN)
     done = run("--ranks=2", f"--store={tcp_store_url}", "--job", tmp_path.name, script, tmp_path)
     assert done.returncode == 0, done.stderr
@@ -94,7 +94,7 @@ def test_a_script_for_torchrun_is_started_again_as_a_whole(
     assert (one["MASTER_ADDR"], one["TORCHELASTIC_RUN_ID"]) == ("127.0.0.1", tmp_path.name)
     assert one["MASTER_PORT"] == said["0-1"]["MASTER_PORT"]
     assert one["MASTER_PORT"] != said["0-0"]["MASTER_PORT"]
-    assert one["OMP_NUM_THREADS"] == os.environ.get("OMP_NUM_THREADS", "1")
+    assert one["OMP_NUM_THREADS"] == "1"
 
 
 def test_the_launchers_of_two_nodes_agree(

@@ -1,19 +1,10 @@
 """Elastic training, small: a worker is killed, comes back, and the model is learnt all the same."""
 
-import subprocess
-import sys
-from pathlib import Path
-
-import folkmoot
-
-SCRIPT = Path(folkmoot.__file__).parents[2] / "examples" / "job_elastic.py"
+from support.examples import run_example
 
 
 def test_a_killed_worker_comes_back_and_the_steps_are_all_taken() -> None:
-    command = [sys.executable, str(SCRIPT), "--workers", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = done.stdout.splitlines()
+    said = run_example("job_elastic", "--workers", "2").splitlines()
     assert said[:3] == [
         "world 1: elastic-0, elastic-1",
         "elastic-1 was ended by SIGKILL",

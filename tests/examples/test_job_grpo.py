@@ -1,29 +1,21 @@
 """GRPO as a job: the reward rises although rollout workers are killed; in short and in full."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import folkmoot
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.learning.checkpoints.fetch import latest
 from folkmoot.learning.checkpoints.load import load_model, load_tokenizer
-
-SCRIPT = Path(folkmoot.__file__).parents[2] / "examples" / "job_grpo.py"
+from support.examples import run_example
 
 
 def rewards(out: Path, *arguments: str) -> tuple[float, float]:
     """In the first steps, and in the last."""
-    command = [sys.executable, str(SCRIPT), "--out", str(out), *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "killed on the way: rollout-0, rollout-1" in done.stdout
-    found = re.search(r"reward +([\d.]+) -> ([\d.]+)", done.stdout)
+    said = run_example("job_grpo", "--out", out, *arguments)
+    assert "killed on the way: rollout-0, rollout-1" in said
+    found = re.search(r"reward +([\d.]+) -> ([\d.]+)", said)
     assert found
     return float(found[1]), float(found[2])
 

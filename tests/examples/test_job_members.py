@@ -1,15 +1,9 @@
 """A run and a federation whose coordinator and members are roles of a job, on both substrates."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-import folkmoot
+from support.examples import run_example
 
-EXAMPLES = Path(folkmoot.__file__).parents[2] / "examples"
 LONG = pytest.mark.faults
 
 
@@ -26,17 +20,13 @@ LONG = pytest.mark.faults
 def test_coordinator_and_members_are_roles(
     what: str, substrate: str, request: pytest.FixtureRequest
 ) -> None:
-    command = [sys.executable, str(EXAMPLES / "job_members.py")]
-    if what == "federation":
-        command.append("--federation")
+    arguments = ["--federation"] if what == "federation" else []
     if substrate == "ray":
-        command.append(f"--ray-address={request.getfixturevalue('ray_cluster')}")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
+        arguments.append(f"--ray-address={request.getfixturevalue('ray_cluster')}")
+    said = run_example("job_members", *arguments)
     if what == "run":
-        assert "killed on the way: coordinator-0, member-0" in done.stdout
-        assert "the run left a checkpoint" in done.stdout
+        assert "killed on the way: coordinator-0, member-0" in said
+        assert "the run left a checkpoint" in said
     else:
-        assert "killed on the way: member-0" in done.stdout
-        assert "of unseen digits" in done.stdout
+        assert "killed on the way: member-0" in said
+        assert "of unseen digits" in said

@@ -1,33 +1,25 @@
 """The demo, small: it learns, plots, samples and keeps a checkpoint, also after Ctrl-C."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
-import folkmoot
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.learning.checkpoints.fetch import latest
 from folkmoot.learning.checkpoints.load import load_model, load_tokenizer
+from support.examples import command, run_example
 
-SCRIPT = Path(folkmoot.__file__).parents[2] / "examples" / "learn_together.py"
 SMALL = ["--files", "60", "--clients", "2", "--batch", "2", "--width", "32", "--vocabulary", "400"]
 
 
 def start(out: Path, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(SCRIPT), *SMALL, "--out", str(out), *more]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
+    called = command("learn_together", *SMALL, "--out", out, *more)
+    return subprocess.Popen(called, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_the_demo_learns_and_leaves_a_checkpoint(tmp_path: Path):
-    process = start(tmp_path, "--steps", "12")
-    said, error = process.communicate()
-    assert process.returncode == 0, error
+    said = run_example("learn_together", *SMALL, "--out", tmp_path, "--steps", "12")
     assert "round   12/12" in said
     assert "What the model writes:" in said
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")

@@ -1,4 +1,7 @@
-"""Small worlds around every machine, and that they are bad enough to prove something."""
+"""A few worlds around every machine, and that they are bad enough to prove something.
+
+`make faults` plays thousands.
+"""
 
 import pytest
 
@@ -29,9 +32,6 @@ REFUSALS = {
     # Nobody invents actors, roles or gangs.
     "job": {"OldIncarnation", "Gone", "OldGeneration", "NotNow", "OutOfBounds"},
 }
-# Edges of a coordinator below another one: transcripts and core/federation/test_machine.py follow
-# them, and no world has one.
-ABOVE = "the coordinator above has finished"
 # Worlds that have shown what is rare. When the rules change they may not; then others are searched.
 RARE = {"run": (1003, 1005, 1011, 1012, 1015, 1021, 1034, 1060, 1061, 1074)}
 
@@ -42,28 +42,26 @@ def played(name: str, start: int, stop: int) -> list[Report]:
     return reports
 
 
-@pytest.mark.parametrize("start", range(0, 120, 20))
+@pytest.mark.parametrize("start", range(0, 40, 20))
 def test_every_invariant_holds_in_worlds_of_a_run(start: int) -> None:
     played("run", start, start + 20)
 
 
-@pytest.mark.parametrize("start", range(0, 300, 100))
-def test_every_invariant_holds_in_worlds_of_a_federation(start: int) -> None:
-    reports = played("federation", start, start + 100)
-    for what in ("restarts", "departures", "lost updates", "excused", "bad updates"):
+def test_every_invariant_holds_in_worlds_of_a_federation() -> None:
+    reports = played("federation", 0, 100)
+    many = ("restarts", "departures", "lost updates", "excused", "bad updates", "regions", "sums")
+    for what in many:
         assert sum(r.counts[what] for r in reports) > 5, what
 
 
-@pytest.mark.parametrize("start", range(0, 300, 100))
-def test_every_invariant_holds_in_worlds_of_an_iteration(start: int) -> None:
-    reports = played("iteration", start, start + 100)
+def test_every_invariant_holds_in_worlds_of_an_iteration() -> None:
+    reports = played("iteration", 0, 100)
     for what in ("processes", "left out", "fenced"):
         assert sum(r.counts[what] for r in reports) > 20, what
 
 
-@pytest.mark.parametrize("start", range(0, 300, 100))
-def test_every_invariant_holds_in_worlds_of_a_job(start: int) -> None:
-    reports = played("job", start, start + 100)
+def test_every_invariant_holds_in_worlds_of_a_job() -> None:
+    reports = played("job", 0, 100)
     for what in ("failures", "collateral", "masters", "finished"):
         assert sum(r.counts[what] for r in reports) > 5, what
 
@@ -80,7 +78,7 @@ def test_a_seed_is_one_world(name: str) -> None:
 @pytest.mark.parametrize("name", REFUSALS)
 def test_worlds_visit_every_edge_and_provoke_every_refusal_they_can(name: str) -> None:
     machine = WORLDS[name].audit_type.machine
-    edges = {(e.source, e.target, e.when) for e in machine.TABLE if e.when != ABOVE}
+    edges = {(e.source, e.target, e.when) for e in machine.TABLE}
     refusals = set(REFUSALS[name])
     for seed in (*RARE.get(name, ()), *range(1000, 1200)):
         world = WORLDS[name](seed)
@@ -106,7 +104,7 @@ def test_the_chart_that_worlds_are_held_to_is_the_machines_table(name: str) -> N
     ("name", "seed", "node", "method"),
     [
         ("run", 9, ClientNode, "_trained"),
-        ("federation", 3, ParticipantNode, "_asked"),
+        ("federation", 2, ParticipantNode, "_asked"),
         ("iteration", 3, RankNode, "_finish"),
         ("job", 2, Process, "_finish"),
     ],

@@ -1,5 +1,7 @@
 """The `folkmoot` command: one file a command, each listed here by name.
 
+A file has the function that it is named after, or `register` for a group of commands.
+
 A command's module imports what it needs inside its function, so that `folkmoot --help`
 and the light commands start at once and work without the optional extras.
 """
@@ -68,7 +70,11 @@ def all_commands() -> typer.Typer:
     """The app, with every command's module registered."""
     if not app.registered_commands:
         for name in COMMANDS:
-            import_module(f"folkmoot.cli.{name}").register(app)
+            module = import_module(f"folkmoot.cli.{name}")
+            if register := getattr(module, "register", None):
+                register(app)
+            else:
+                app.command()(getattr(module, name))
     return app
 
 

@@ -5,12 +5,11 @@ from typing import Annotated
 
 import typer
 
+from folkmoot.cli.group import add_group
+
 
 def register(app: typer.Typer) -> None:
-    tls = typer.Typer(help="Make certificates for TLS.", no_args_is_help=True)
-    tls.callback()(lambda: None)  # a group, though it has one command
-    tls.command()(make)
-    app.add_typer(tls, name="tls")
+    add_group(app, "tls", "Make certificates for TLS.", make)
 
 
 def make(

@@ -11,7 +11,10 @@ from folkmoot.cli import tls
 
 Address = Annotated[
     str,
-    typer.Argument(help="Where the run is: a server's host:port, store:tcp://… or store:etcd://…."),
+    typer.Argument(
+        help="Where the run is: a server's host:port, store:tcp://…, store:etcd://… or"
+        " solana:run_id@http://…."
+    ),
 ]
 RunId = Annotated[str, typer.Option(help="The run's name.")]
 Key = Annotated[Path, typer.Option(help="The owner's key: owner.key in the server's folder.")]

@@ -9,10 +9,6 @@ import typer
 from folkmoot.cli.ready import ReadyFd, tell_ready
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(create)
-
-
 def create(
     file: Annotated[Path, typer.Argument(help="The run's configuration, run.toml.")],
     store: Annotated[

@@ -5,14 +5,12 @@ from typing import Annotated
 
 import typer
 
+from folkmoot.cli.group import add_group
 from folkmoot.cli.progress import progress_bar
 
 
 def register(app: typer.Typer) -> None:
-    data = typer.Typer(help="Prepare data for training.", no_args_is_help=True)
-    data.command()(prepare)
-    data.command()(fingerprint)
-    app.add_typer(data, name="data")
+    add_group(app, "data", "Prepare data for training.", prepare, fingerprint)
 
 
 def prepare(

@@ -13,13 +13,13 @@ from typing import Annotated
 
 import typer
 
+from folkmoot.cli.group import add_group
+
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Training loops whose ranks may die, restart and come late.")
-    group.callback()(lambda: None)  # a group of one command is still a group
+    group = add_group(app, "elastic", "Training loops whose ranks may die, restart and come late.")
     # What follows the script is the script's.
     group.command(context_settings={"allow_interspersed_args": False})(run)
-    app.add_typer(group, name="elastic")
 
 
 def run(

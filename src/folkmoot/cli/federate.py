@@ -12,6 +12,7 @@ import typer
 
 from folkmoot.cli import tls
 from folkmoot.cli.federate_simulate import simulate
+from folkmoot.cli.group import add_group
 from folkmoot.cli.interrupt import run_until_interrupted
 from folkmoot.cli.user_modules import import_module
 
@@ -23,10 +24,8 @@ Address = Annotated[str, typer.Argument(help="host:port of the coordinator.")]
 
 
 def register(app: typer.Typer) -> None:
-    federate = typer.Typer(help="Train together on data that stays at home.", no_args_is_help=True)
-    for command in (serve, join, aggregate, status, up, simulate, key):
-        federate.command()(command)
-    app.add_typer(federate, name="federate")
+    commands = (serve, join, aggregate, status, up, simulate, key)
+    add_group(app, "federate", "Train together on data that stays at home.", *commands)
 
 
 def serve(file: Config) -> None:

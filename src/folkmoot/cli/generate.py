@@ -6,10 +6,6 @@ from typing import Annotated
 import typer
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(generate)
-
-
 def generate(
     checkpoint: Annotated[
         str, typer.Argument(help="A model folder, or a folder or bucket URL of checkpoints.")

@@ -22,6 +22,8 @@ cooldown_time = 120               # seconds for storing it
 epoch_time = 1800                 # seconds; newcomers join between epochs
 checkpoint_time = 600             # seconds between checkpoints within an epoch; 0 is none
 # rounds_per_epoch = 100          # instead of epoch_time
+screening = true                  # results that nobody can have trained are not learnt
+verification_percent = 3          # of the results are tried on the samples they were assigned
 delay = 1                         # results are applied this many rounds later; 0 waits for them
 
 [model]
@@ -53,16 +55,26 @@ k = 32                            # coefficients sent of each 4,096 parameters
 """
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(init)
-
-
 def init(
     file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("run.toml"),
+    authority: Annotated[
+        str, typer.Option(help="Who will keep the run's state: server, store or solana.")
+    ] = "server",
 ) -> None:
     """Write a commented run.toml."""
 
+    if authority not in ("server", "store", "solana"):
+        raise ValueError(f"--authority {authority}: it is server, store or solana")
     if file.exists():
         raise FileExistsError(f"{file} exists; name another file, or remove it")
-    file.write_bytes(TEMPLATE.encode())
-    typer.echo(f"wrote {file}: set run_id and [model.data], then `folkmoot up {file}`")
+    file.write_bytes((_for_solana() if authority == "solana" else TEMPLATE).encode())
+    there = f" --authority {authority}" if authority != "server" else ""
+    typer.echo(f"wrote {file}: set run_id and [model.data], then `folkmoot up {file}{there}`")
+
+
+def _for_solana() -> str:
+    """The template without what the program leaves out."""
+    from folkmoot.authority.solana.subset import LEFT_OUT
+
+    lines = TEMPLATE.splitlines(keepends=True)
+    return "".join(line for line in lines if line.partition(" ")[0] not in LEFT_OUT)

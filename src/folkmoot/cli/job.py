@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from folkmoot.cli.group import add_group
+
 if TYPE_CHECKING:
     from folkmoot.unified.master.home import Home
     from folkmoot.unified.master.owner import OwnersLine
@@ -30,13 +32,8 @@ RayAddress = Annotated[str, typer.Option(help="Of the Ray cluster; auto finds th
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(
-        help="One job of many roles, which survives any single death.", no_args_is_help=True
-    )
-    for command in (run, submit, status, logs, stop, scale):
-        group.command()(command)
-    group.command("post-mortem")(post_mortem)
-    app.add_typer(group, name="job")
+    about = "One job of many roles, which survives any single death."
+    add_group(app, "job", about, run, submit, status, logs, stop, scale, post_mortem)
 
 
 def run(

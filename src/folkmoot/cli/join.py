@@ -8,18 +8,17 @@ import typer
 from folkmoot.cli import tls
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(join)
-
-
 def join(
     address: Annotated[
         str,
         typer.Argument(
-            help="Where the run is: a server's host:port, store:tcp://… or store:etcd://…."
+            help="Where the run is: a server's host:port, store:tcp://…, store:etcd://… or"
+            " solana:run_id@http://…."
         ),
     ],
-    run_id: Annotated[str, typer.Option(help="The run to join.")],
+    run_id: Annotated[
+        str, typer.Option(help="The run to join; an address on Solana has it already.")
+    ] = "",
     folder: Annotated[
         Path | None, typer.Option(help="Folder for this client's key, log and downloads.")
     ] = None,
@@ -74,6 +73,11 @@ def join(
     from folkmoot.host.tls import client_tls
 
     keep_memory()  # before torch starts threads
+    kind, place = split_url(address)
+    if not run_id and kind == "solana":
+        run_id = place.partition("@")[0]
+    if not run_id:
+        raise ValueError(f"{address} may keep many runs: name the one to join with --run-id")
     if not is_run_id(run_id):
         raise ValueError(f"--run-id {run_id!r}: it {RUN_ID_RULE}")
     places = dict(_pair(text) for text in mapped or ())
@@ -81,7 +85,6 @@ def join(
     identity = Identity.read(key) if key else Identity.load(home / "client.key")
     name = short(identity.public)
     typer.echo(f"client {name} joins run '{run_id}' at {address}")
-    split_url(address)
     typer.echo("  loads torch")
     import torch
 

@@ -6,10 +6,6 @@ from typing import Annotated
 import typer
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(key)
-
-
 def key(
     file: Annotated[Path, typer.Argument(help="The key file; made when it is not there.")],
 ) -> None:

@@ -8,10 +8,6 @@ import typer
 from folkmoot.cli.ready import ReadyFd, tell_ready
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(serve)
-
-
 def serve(
     file: Annotated[Path, typer.Argument(help="The run's configuration, run.toml.")],
     listen: Annotated[

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 SHOWN = 10  # failing seeds named, before the rest is only counted
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(simulate)
-
-
 def simulate(
     seeds: int = typer.Option(1000, min=1, help="How many worlds to play."),
     start: int = typer.Option(0, min=0, help="The first seed."),

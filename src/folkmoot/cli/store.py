@@ -6,14 +6,12 @@ from typing import Annotated
 
 import typer
 
+from folkmoot.cli.group import add_group
 from folkmoot.cli.ready import ReadyFd, tell_ready
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="A shared store, for runs and jobs that have no coordinator.")
-    group.callback()(lambda: None)  # a group of one command is still a group
-    group.command()(serve)
-    app.add_typer(group, name="store")
+    add_group(app, "store", "A shared store, for runs and jobs that have no coordinator.", serve)
 
 
 def serve(

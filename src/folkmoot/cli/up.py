@@ -6,10 +6,6 @@ from typing import Annotated
 import typer
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(up)
-
-
 def up(
     file: Annotated[Path, typer.Argument(help="The run's configuration, run.toml.")],
     clients: Annotated[int, typer.Option(help="How many clients to start.", min=1)] = 2,

@@ -9,10 +9,6 @@ import typer
 from folkmoot.cli import tls
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(update)
-
-
 def update(
     file: Annotated[Path, typer.Argument(help="The run's configuration, run.toml, as edited.")],
     address: Annotated[

@@ -62,7 +62,7 @@ class DenseConfig(_Settings, frozen=True, kw_only=True, tag="dense"):
     weight_decay: NonNegative = 0.0
 
 
-class LocalSteps(_Settings, frozen=True, kw_only=True):
+class LocalStepsConfig(_Settings, frozen=True, kw_only=True):
     """AdamW steps at home, between two exchanges."""
 
     local_steps: Annotated[int, Meta(ge=1, le=100_000)] = 30
@@ -73,7 +73,7 @@ class LocalSteps(_Settings, frozen=True, kw_only=True):
     weight_decay: NonNegative = 0.1
 
 
-class DiLoCoConfig(LocalSteps, frozen=True, kw_only=True, tag="diloco"):
+class DiLoCoConfig(LocalStepsConfig, frozen=True, kw_only=True, tag="diloco"):
     """Some AdamW steps at home, then one Nesterov step along the mean of how far everyone went."""
 
     outer_lr: Positive = 0.7
@@ -81,7 +81,7 @@ class DiLoCoConfig(LocalSteps, frozen=True, kw_only=True, tag="diloco"):
     bits: Literal[16, 32] = 32
 
 
-class SparseLoCoConfig(LocalSteps, frozen=True, kw_only=True, tag="sparseloco"):
+class SparseLoCoConfig(LocalStepsConfig, frozen=True, kw_only=True, tag="sparseloco"):
     """DiLoCo whose pseudo-gradient travels as error-fed top-k with 2-bit values."""
 
     local_steps: Annotated[int, Meta(ge=1, le=100_000)] = 16

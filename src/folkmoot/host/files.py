@@ -79,18 +79,26 @@ def read_text(path: str | os.PathLike[str]) -> str:
         ) from None
 
 
-@contextmanager
-def held_alone(path: Path, sentence: str) -> Iterator[None]:
-    """Hold a file against other processes of this machine; ValueError when one holds it.
+def lock_file(path: Path) -> int | None:
+    """Hold a file against other processes of this machine; None when one holds it.
 
-    The system lets go of it when the process ends, however it does.
+    Until the descriptor is closed. The system does so when the process ends, however it does.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    handle = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise ValueError(sentence) from None
+        return None
+    return handle
+
+
+@contextmanager
+def held_alone(path: Path, sentence: str) -> Iterator[None]:
+    """Hold a file while the block lasts; ValueError when another process holds it."""
+    handle = lock_file(path)
+    if handle is None:
+        raise ValueError(sentence)
     try:
         yield
     finally:

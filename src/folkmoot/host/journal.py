@@ -13,7 +13,6 @@
   on was there to be read, and once it was fenced off it acts on nothing.
 """
 
-import fcntl
 import logging
 import os
 import re
@@ -21,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from folkmoot.core.user_error import UserError
-from folkmoot.host.files import naming, sync_folder
+from folkmoot.host.files import lock_file, naming, sync_folder
 from folkmoot.host.journal_format import Damaged, Frames, Written, filled, new_file, read_file
 
 logger = logging.getLogger(__name__)
@@ -125,14 +124,10 @@ class Journal:
         if take_over:
             # The one who hangs keeps its lock on a file that has no name any more.
             path.unlink(missing_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
+        if (fd := lock_file(path)) is None:
             raise JournalError(
                 f"{self.path} is in use by another coordinator: stop it, or use another folder"
-            ) from None
+            )
         return fd
 
     def _claim(self) -> None:

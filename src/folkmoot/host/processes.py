@@ -16,6 +16,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from signal import Signals
 from typing import Self
 
 from folkmoot.core.user_error import UserError
@@ -23,6 +24,11 @@ from folkmoot.core.user_error import UserError
 # How long a process may take to say that it is ready, and to end when it is asked to.
 START_TIME, STOP_TIME = 60.0, 20.0
 TAIL = 15
+
+
+def how_it_ended(code: int) -> str:
+    """A clause, of Popen's code."""
+    return f"ended with exit code {code}" if code >= 0 else f"was ended by {Signals(-code).name}"
 
 
 class Processes:

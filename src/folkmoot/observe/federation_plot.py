@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.federated.coordinator.events import Reported
+from folkmoot.observe.figure import figure
 from folkmoot.observe.logs import read_log
 
 Curves = Mapping[str, Mapping[int, float]]
@@ -40,22 +41,10 @@ def _figures(record: Reported) -> Iterator[tuple[str, float]]:
 
 def plot_rounds(log: Path, image: Path, title: str) -> list[str]:
     """Plot what the log at `log` holds; the names of the curves, none when nobody reported."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     curves = reported_means(entry.record for entry in read_log(log, "coordinator"))
     if not curves:
         return []
-    figure, axes = pyplot.subplots(figsize=(8, 4.5))
-    for name, rounds in sorted(curves.items()):
-        axes.plot(list(rounds), list(rounds.values()), "o-", ms=3, label=name)
-    axes.set_xlabel("round")
-    axes.set_title(title)
-    axes.legend()
-    figure.tight_layout()
-    image.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(image, dpi=110)
-    pyplot.close(figure)
+    with figure(image, title, "round") as axes:
+        for name, rounds in sorted(curves.items()):
+            axes.plot(list(rounds), list(rounds.values()), "o-", ms=3, label=name)
     return sorted(curves)

@@ -47,7 +47,7 @@ class Narrator:
                 return f"stored the model at {location}"
             case events.RunChanged(changes):
                 return f"builds its model anew; the owner changed {'; '.join(changes)}"
-        return _trouble(record)
+        return _warning(record)
 
     def _state(self, state: str, epoch: int, clients: int) -> str | None:
         self._clients = clients
@@ -64,7 +64,7 @@ class Narrator:
         return f"step {step}, loss {loss:.3f}, {speed:,} tokens/s here, {others}"
 
 
-def _trouble(record: Record) -> str | None:
+def _warning(record: Record) -> str | None:
     match record:
         case events.AuthorityUnreachable(reason):
             return f"cannot reach the run: {reason}"

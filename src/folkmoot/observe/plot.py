@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from folkmoot.observe.figure import figure
 from folkmoot.observe.picture import Mark, Picture
 
 
@@ -15,29 +16,15 @@ def _by_step(marks: Iterable[Mark]) -> dict[int, dict[str, None]]:
 
 
 def plot_loss(picture: Picture, path: Path, title: str) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 4.5))
-    losses = picture.losses()
-    axes.plot([s for s, _ in losses], [v for _, v in losses], label="training", linewidth=1)
-    if picture.held_out:
-        steps = sorted(picture.held_out)
-        axes.plot(steps, [picture.held_out[s] for s in steps], "o-", ms=3, label="held out")
-    top = axes.get_ylim()[1]
-    for number, (step, texts) in enumerate(_by_step(picture.marks).items()):
-        axes.axvline(step, color="tab:red", ls=":", linewidth=1)
-        lower = (3, -3 - 11 * (number % 4))  # a line further down, so that neighbours can be read
-        axes.annotate(
-            ", ".join(texts), (step, top), lower, textcoords="offset points", va="top", fontsize=8
-        )
-    axes.set_xlabel("step")
-    axes.set_ylabel("loss (nats)")
-    axes.set_title(title)
-    axes.legend()
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    with figure(path, title, "step", "loss (nats)") as axes:
+        losses = picture.losses()
+        axes.plot([s for s, _ in losses], [v for _, v in losses], label="training", linewidth=1)
+        if picture.held_out:
+            steps = sorted(picture.held_out)
+            axes.plot(steps, [picture.held_out[s] for s in steps], "o-", ms=3, label="held out")
+        top = axes.get_ylim()[1]
+        for number, (step, texts) in enumerate(_by_step(picture.marks).items()):
+            axes.axvline(step, color="tab:red", ls=":", linewidth=1)
+            lower = (3, -3 - 11 * (number % 4))  # further down, so that neighbours can be read
+            said = {"textcoords": "offset points", "va": "top", "fontsize": 8}
+            axes.annotate(", ".join(texts), (step, top), lower, **said)

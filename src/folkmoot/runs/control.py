@@ -54,7 +54,7 @@ async def update_run(
     """
     async with _opened(url, run.run_id, owner_key, tls) as authority:
         before = await _state(authority, url)
-        run = fingerprinted(run, before=before.run)
+        run = fingerprinted(_fitted(run, url), before=before.run)
         wanted = changes(before.run, run)
         _refuse_now(before, wanted)
         if wanted:
@@ -80,6 +80,17 @@ async def extend_run(
         if before.phase is Phase.Finished:
             await _submit(authority, m.Resume())
         return await _state(authority, url)
+
+
+def _fitted(run: Run, url: str) -> Run:
+    """The run as who keeps it will have it; a `ValueError` says what it cannot keep."""
+    if not url.startswith("solana:"):
+        return run
+    from folkmoot.authority.solana import subset
+
+    fitted = subset.fitted(run)
+    subset.check(fitted)
+    return fitted
 
 
 def _refuse_now(state: Coordinator, wanted: tuple[Change, ...]) -> None:
@@ -133,5 +144,9 @@ async def _state(authority: Authority, url: str) -> Coordinator:
         async with asyncio.timeout(PATIENCE):
             return await anext(authority.watch())
     except TimeoutError:
-        what = "store" if url.startswith("store:") else "server"
-        raise Unreachable(f"{url} does not answer: is the {what} running?") from None
+        why = authority.last_error or f"no answer: is the {_keeper(url)} running?"
+        raise Unreachable(f"{url}: {why}") from None
+
+
+def _keeper(url: str) -> str:
+    return {"store": "store", "solana": "node"}.get(url.partition(":")[0], "server")

@@ -11,7 +11,7 @@ from folkmoot.authority import Authority, DataServer
 from folkmoot.authority.open import open_authority
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
-from folkmoot.client.member import Member, RunChanged
+from folkmoot.client.member import Member, RunReconfigured
 from folkmoot.client.places import Places
 from folkmoot.client.served_data import SCHEME, ServedFile
 from folkmoot.core.coordinator import Coordinator, Run
@@ -147,7 +147,7 @@ async def _attend(
         member = begin(run=run, learner=learner, holds=holds)
         try:
             agreed = (await _take_part(member)).model_hash
-        except RunChanged as changed:
+        except RunReconfigured as changed:
             differs = changes(run, changed.run)
             member.emit(events.RunChanged(tuple(map(str, differs))))
             run = changed.run

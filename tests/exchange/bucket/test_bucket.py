@@ -4,7 +4,9 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import obstore
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -64,6 +66,24 @@ def test_a_body_may_be_bytes_a_file_or_chunks(bucket: Bucket, tmp_path: Path):
     for key in ("bytes", "view", "file", "chunks"):
         assert bytes(bucket.get(key, MANY)) == BIG
         assert b"".join(bucket.stream(key, MANY)) == BIG
+
+
+def test_an_object_that_is_replaced_while_it_is_read_is_the_new_one(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+):
+    bucket.put("large", BIG)
+    other, reads, get = BIG[::-1], [], obstore.get
+
+    def replaced(*asked: Any, **how: Any) -> Any:
+        found = get(*asked, **how)
+        if not reads:
+            bucket.put("large", other)
+        reads.append(how)
+        return found
+
+    monkeypatch.setattr(obstore, "get", replaced)
+    got = bytes(bucket.get("large", MANY))
+    assert got == (other if len(reads) > 1 else BIG), "the one or the other, and no mixture"
 
 
 def test_a_missing_object_is_named(bucket: Bucket):

@@ -16,7 +16,7 @@ from support.peers import members, open_peer, told
 
 async def test_content_comes_from_several_providers_at_once() -> None:
     async with members(4) as (here, *providers):
-        content = os.urandom(40 * PIECE + 17)
+        content = os.urandom(120 * PIECE + 17)  # enough for whoever is slow to begin
         names = {provider.put(content) for provider in providers}
         (name,) = names
         before = here.traffic()

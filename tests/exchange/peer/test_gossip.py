@@ -7,7 +7,7 @@ from itertools import combinations, count
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.exchange.peer.gossip import Blame, Deliver, Discard, Effect, GossipNode, Limits, Send
@@ -141,7 +141,6 @@ def test_a_members_own_sends_are_bounded_in_a_large_epoch() -> None:
 Fault = st.tuples(st.sampled_from(["cut", "heal", "publish", "pause"]), st.integers(0, 10**6))
 
 
-@settings(max_examples=150)
 @given(size=st.integers(2, 16), seed=st.integers(0, 10**6), script=st.lists(Fault, max_size=80))
 def test_whatever_breaks_everybody_hears_everything_once_it_heals(
     size: int, seed: int, script: list[tuple[str, int]]

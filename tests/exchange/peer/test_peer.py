@@ -152,7 +152,8 @@ async def test_a_member_that_connects_late_gets_what_it_missed() -> None:
     async with members(2) as peers, strangers(1) as (late,):
         for round_ in (3, 4):
             peers[0].publish(round_, b"early")
-        peers[0].expire(4)
+        for peer in peers:
+            peer.expire(4)
         everybody = [*peers, late]
         for peer in everybody:
             await peer.members(roster(everybody))

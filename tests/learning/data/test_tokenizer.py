@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +33,8 @@ def test_training_twice_gives_the_same_tokenizer():
 
 @pytest.mark.parametrize("using", [BYTES, BPE])
 def test_transformers_reads_the_file_and_agrees(using: tokenizer.Tokenizer, tmp_path: Path):
+    import transformers  # takes seconds, also of workers that only collect this file
+
     (tmp_path / "tokenizer.json").write_text(using.to_json())
     theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
     assert theirs.encode(TEXT) == using.encode(TEXT)

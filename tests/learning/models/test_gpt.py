@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import transformers
 
 from folkmoot.core.model_config import GptConfig, HuggingFaceConfig
 from folkmoot.learning.models import best_device, build, logits
@@ -12,6 +11,8 @@ from folkmoot.learning.models.huggingface_config import llama_config
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("kv_heads", [0, 1])
 def test_transformers_llama_gives_the_same_logits_from_the_same_weights(tied: bool, kv_heads: int):
+    import transformers  # takes seconds, also of workers that only collect this file
+
     config = GptConfig(vocab_size=97, layers=3, heads=2, kv_heads=kv_heads, width=64, context=48,
                  tie_embeddings=tied)  # fmt: skip
     ours = build(config, 5, "cpu")

@@ -12,18 +12,23 @@ failure is a BucketError that says which object and what to do. It is safe to ca
 threads.
 """
 
+import contextlib
+import mmap
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 import obstore
-from obstore.store import HTTPStore
+from obstore import exceptions
+from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
 
 from folkmoot.exchange.bucket.backend import folder_of, open_store
 from folkmoot.exchange.bucket.errors import (
+    BrokenOff,
     BucketError,
     Missing,
     NotPossible,
@@ -41,6 +46,11 @@ from folkmoot.exchange.bucket.retry import retry_broken_off
 
 NEAR = 64 << 10
 """Ranges at most this far apart are cheaper to read through than to ask for twice."""
+IN_PARTS = (S3Store, GCSStore, AzureStore)
+"""Stores from which a large object is read in parts, side by side."""
+AT_ONCE = 4
+MAPPED = 16 << 20
+"""A file of at most so many bytes is sent out of its mapping; a larger one is read in pieces."""
 
 
 class ObjectInfo(msgspec.Struct, frozen=True):
@@ -66,9 +76,43 @@ class Bucket:
     def get(self, key: str, limit: int) -> memoryview:
         """The whole object, without a copy, if it has at most `limit` bytes."""
         with translated(self.url, key):
-            found = obstore.get(self._store, checked_key(self.url, key))
+            checked_key(self.url, key)
+            if isinstance(self._store, IN_PARTS):
+                return self._in_parts(key, limit)
+            found = obstore.get(self._store, key)
             self._bound(key, found.meta["size"], limit)
             return memoryview(found.bytes())
+
+    def _in_parts(self, key: str, limit: int) -> memoryview:
+        """One connection of a store gives a fraction of what it gives to several."""
+        try:
+            first = obstore.get(self._store, key, options={"range": (0, PART)})
+        except exceptions.BaseError as error:
+            if "416" not in str(error):
+                raise
+            return memoryview(obstore.get(self._store, key).bytes())  # an empty object has no range
+        size, tag = first.meta["size"], first.meta["e_tag"]
+        self._bound(key, size, limit)
+        if size <= PART:
+            return memoryview(first.bytes())
+        body = memoryview(bytearray(size))
+
+        def read(start: int) -> None:
+            end = min(start + PART, size)
+            # Of the same object: who replaces it meanwhile must not be mixed with it.
+            same: Any = {"range": (start, end), "if_match": tag}
+            try:
+                part = obstore.get(self._store, key, options=same)
+            except exceptions.PreconditionError:
+                raise BrokenOff(self.url, key, "it was replaced while it was read") from None
+            body[start:end] = memoryview(part.bytes())
+
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            rest = threads.map(read, range(PART, size, PART))
+            body[:PART] = memoryview(first.bytes())
+            for _ in rest:
+                pass
+        return body.toreadonly()
 
     def stream(self, key: str, limit: int, chunk: int = PART) -> Iterator[bytes]:
         """The object in chunks of about `chunk` bytes, for what should not be in memory."""
@@ -127,7 +171,8 @@ class Bucket:
             else:
                 in_parts: Any = {"chunk_size": PART, "max_concurrency": 4}
                 how = {"mode": "create"} if create else in_parts
-                obstore.put(self._store, key, body, **how)
+                with _as_buffer(body) as data:
+                    obstore.put(self._store, key, data, **how)
 
     def signed_url(self, method: Literal["GET", "PUT"], key: str, seconds: int) -> str:
         """A URL with which anybody may GET or PUT this one object for a while."""
@@ -193,3 +238,17 @@ class Bucket:
     def _refuse_http(self, key: str, what: str) -> None:
         if isinstance(self._store, HTTPStore):
             raise NotPossible(self.url, key, f"a bucket behind plain HTTP {what}")
+
+
+@contextlib.contextmanager
+def _as_buffer(body: Body) -> Iterator[Body]:
+    """A small file as a view of it, which costs obstore a third of what reading it does."""
+    if not isinstance(body, Path) or not 0 < body.stat().st_size <= MAPPED:
+        yield body
+        return
+    with (
+        body.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as view,
+    ):
+        yield view

@@ -1,13 +1,13 @@
 """Find the newest checkpoint of a store that passes every check, and bring it to this machine."""
 
 import logging
-import re
 from contextlib import nullcontext
 from pathlib import Path
 
 from folkmoot.learning.checkpoints.manifest import (
     CheckpointError,
     Store,
+    all_checkpoints,
     checked_chunks,
     complete_checkpoints,
     read_manifest,
@@ -22,10 +22,8 @@ def latest(store: Store, into: Path | None = None) -> Path:
     `into` is where files of a remote store are put; a store that is a folder needs none.
     """
     complete = complete_checkpoints(store)
-    unfinished = {entry.key.split("/")[0] for entry in store.list()} - set(complete)
-    for name in sorted(unfinished):
-        if re.fullmatch(r"step-[0-9]{8,}", name):
-            log.warning("checkpoint %s in %s was never finished; passing it over", name, store.url)
+    for name in sorted(all_checkpoints(store) - set(complete)):
+        log.warning("checkpoint %s in %s was never finished; passing it over", name, store.url)
     for name in sorted(complete, reverse=True):
         try:
             return fetch(store, name, into)

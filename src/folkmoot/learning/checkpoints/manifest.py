@@ -96,6 +96,12 @@ def checkpoint_name(step: int) -> str:
     return f"step-{step:08d}"
 
 
+def all_checkpoints(store: Store) -> set[str]:
+    """Names of the checkpoints that were begun, finished or not."""
+    found = (re.match(r"(step-[0-9]{8,})/", entry.key) for entry in store.list())
+    return {match[1] for match in found if match}
+
+
 def complete_checkpoints(store: Store) -> list[str]:
     """Names of the checkpoints that were finished: those with a manifest."""
     found = (re.fullmatch(r"(step-[0-9]{8,})/manifest\.json", entry.key) for entry in store.list())

@@ -8,9 +8,12 @@ A checkpoint is a folder `step-00001200` in a store:
 
 The manifest is written last: a folder without one is a checkpoint that was not finished. Before use
 every file is checked against it, and a checkpoint that fails is passed over, with a warning, for
-the one before. Several clients may store the same step: whoever is stopped leaves alone what
-another one has finished, which the run may have agreed on. A store that does not answer is another
-matter: its error goes to the caller, who should not train on from an older state because of it.
+the one before. A store that does not answer is another matter: its error goes to the caller, who
+should not train on from an older state because of it.
+
+Several clients of a run may store the same step at once, in the same folder. All of them write the
+same bytes, whole files at a time, so none disturbs another as long as nobody removes anything:
+whoever is stopped leaves what it wrote. `prune` removes what was never finished.
 
 A store is anything with the bucket's `put`, `stream`, `list` and `delete`; `learning` does not care
 whether it is a folder or S3.
@@ -30,6 +33,7 @@ from folkmoot.learning.checkpoints.manifest import (
     Manifest,
     Stopped,
     Store,
+    all_checkpoints,
     checkpoint_name,
     complete_checkpoints,
 )
@@ -51,18 +55,12 @@ def save(
     """Write a checkpoint and give its name.
 
     `state` is the exchange method's, `progress` whatever JSON the caller needs to go on.
-    `stopped` is asked between chunks; once true, what was written is removed again, unless
-    somebody else finished a checkpoint there: but for the method's state it has the same bytes.
+    `stopped` is asked between chunks; once true, `Stopped` is raised and no checkpoint made.
     """
     name = checkpoint_name(step)
     files: dict[str, FileDigest] = {}
-    try:
-        for file, content in _contents(model, tokenizer, state, progress or {}, step):
-            files[file] = _put(store, f"{name}/{file}", content, stopped)
-    except Stopped:
-        if name not in complete_checkpoints(store):
-            _remove(store, name)
-        raise
+    for file, content in _contents(model, tokenizer, state, progress or {}, step):
+        files[file] = _put(store, f"{name}/{file}", content, stopped)
     store.put(f"{name}/{MANIFEST}", [msgspec.json.encode(Manifest(step, files))])
     return name
 
@@ -71,10 +69,11 @@ def prune(store: Store, keep: int, newest: str) -> list[str]:
     """Remove all but `keep` (1 or more) of the finished checkpoints up to `newest`; their names.
 
     `newest` is the one that the run would go back to. It stays, and so does what is newer: others
-    may be storing it.
+    may be storing it. What is older and was never finished goes as well.
     """
     done = sorted(name for name in complete_checkpoints(store) if name <= newest)
-    for name in done[:-keep]:
+    unfinished = {name for name in all_checkpoints(store) if name < newest} - set(done)
+    for name in (*done[:-keep], *unfinished):
         _remove(store, name)
     return done[:-keep]
 

@@ -18,7 +18,7 @@ from folkmoot.learning.methods.protocol import Closure, has_own_state
 
 
 class LocalSteps:
-    def __init__(self, flat: FlatParameters, config: method_config.LocalSteps) -> None:
+    def __init__(self, flat: FlatParameters, config: method_config.LocalStepsConfig) -> None:
         self.flat, self.config = flat, config
         self.adam = AdamW(flat.weights, config.beta1, config.beta2, config.eps, config.weight_decay)
 

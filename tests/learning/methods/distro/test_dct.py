@@ -7,6 +7,7 @@ from folkmoot.learning.methods.distro.dct import (
     cosines,
     dct_chunks,
     halving_factors,
+    idct_by_products,
     idct_chunks,
     scales,
 )
@@ -35,6 +36,7 @@ def test_every_length_agrees_with_scipy_and_comes_back(h, w):
     expected = scipy.fft.dctn(x.double().numpy(), axes=(1, 2), norm="ortho").transpose(0, 2, 1)
     assert np.abs(c.numpy() - expected).max() < 2e-5
     assert (idct_chunks(c) - x).abs().max() < 2e-5
+    assert (idct_by_products(c) - x).abs().max() < 2e-5
 
 
 def constants(n):

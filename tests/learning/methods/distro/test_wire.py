@@ -54,7 +54,6 @@ def test_what_is_packed_is_unpacked_and_both_packers_agree(seed, k, bits):
 
 
 @given(st.integers(0, 2**32), st.data())
-@settings(max_examples=150)
 def test_any_change_is_refused_or_means_something_else_of_the_same_kind(seed, data):
     """Flip bits, cut, extend: a payload that still passes packs to the same bytes again."""
     k, bits = data.draw(st.sampled_from([3, 8])), data.draw(st.sampled_from([1, 16]))

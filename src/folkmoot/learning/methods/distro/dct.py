@@ -96,3 +96,11 @@ def dct_chunks(x: torch.Tensor) -> torch.Tensor:
 def idct_chunks(c: torch.Tensor) -> torch.Tensor:
     """Coefficients [chunks, w, h] to chunks [chunks, h, w]."""
     return _along_rows(_along_rows(c, inverse=True).transpose(1, 2), inverse=True)
+
+
+def idct_by_products(c: torch.Tensor) -> torch.Tensor:
+    """As `idct_chunks`, by two products with matrices: several times faster on a CPU, and not the
+    same bits everywhere."""
+    _, w, h = c.shape
+    columns, rows = (torch.from_numpy(cosines(n) * scales(n)[:, None]).to(c.device) for n in (w, h))
+    return rows.T @ c.transpose(1, 2) @ columns

@@ -14,7 +14,7 @@ from folkmoot.learning.methods import sketch as sketching
 from folkmoot.learning.methods.bfloat16 import Floats
 from folkmoot.learning.methods.distro import wire
 from folkmoot.learning.methods.distro.backup import LOW_BYTE, WeightBackup
-from folkmoot.learning.methods.distro.dct import dct_chunks, idct_chunks
+from folkmoot.learning.methods.distro.dct import dct_chunks, idct_by_products, idct_chunks
 from folkmoot.learning.methods.distro.orthogonal import orthogonalise
 from folkmoot.learning.methods.distro.plan import Group, Plan, Slot, as_matrices
 from folkmoot.learning.methods.distro.treatment import (
@@ -156,7 +156,8 @@ def contrast(
 ) -> torch.Tensor:
     """What a payload stands for less the mean of others, flat as the weights lie, not treated.
 
-    All have the same energy, and the transform is linear: it is inverted once."""
+    All have the same energy, and the transform is linear: it is inverted once. What is made of it
+    is a comparison of two losses, for which the last bit does not matter."""
     coefficients = torch.zeros(plan.size, dtype=torch.float32, device=weights.device)
     scales = [1.0, *[-1.0 / len(others)] * len(others)]
     for one, scale in zip((payload, *others), scales, strict=True):
@@ -165,7 +166,7 @@ def contrast(
     flat = torch.zeros_like(weights)
     for number, g in enumerate(plan.groups):
         c = _coefficients(coefficients, g).view(g.count, g.w, g.h)
-        scatter(plan, flat, number, idct_chunks(c))
+        scatter(plan, flat, number, idct_by_products(c))
     return flat
 
 
