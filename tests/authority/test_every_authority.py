@@ -16,6 +16,7 @@ from folkmoot.authority.server.claims import Claims
 from folkmoot.core.coordinator import Coordinator, Phase, encode
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.view import view
+from folkmoot.core.machine import Effect
 from folkmoot.host.signing import Identity
 from folkmoot.runs.stored_checkpoint import check_stored
 from support.authorities import AUTHORITIES, OWNER, EtcdKeeper, RunKeeper
@@ -27,8 +28,20 @@ NOT_THE_OWNER = r"only (an|the run's) owner"
 class Kept:
     """A run, and authorities as clients use them."""
 
-    def __init__(self, keeper: RunKeeper) -> None:
-        self.keeper, self._opened = keeper, list[Authority]()
+    def __init__(self) -> None:
+        self.keeper: RunKeeper
+        self._opened, self._news = list[Authority](), asyncio.Event()
+
+    def noted(self, effect: Effect, now: int) -> None:
+        self._news.set()
+
+    async def until(self, wanted: Callable[[Coordinator], Any]) -> Coordinator:
+        """The keeper's state: who follows a store hears of a record later than who wrote it."""
+        async with asyncio.timeout(120):
+            while not wanted(self.keeper.state):
+                self._news.clear()
+                await self._news.wait()
+        return self.keeper.state
 
     def open(self, *identities: Identity) -> list[Authority]:
         opened = [self.keeper.open(identity) for identity in identities]
@@ -54,10 +67,8 @@ def keep(request: pytest.FixtureRequest, tmp_path: Path) -> Keep:
     @asynccontextmanager
     async def kept(**config: Any) -> AsyncIterator[Kept]:
         made = replace(run(**{"max_clients": 20, **config}), run_id=f"moot-{uuid4().hex[:8]}")
-        async with kind.keep(
-            made, tmp_path, lambda effect, now: None, Claims(check_stored)
-        ) as keeper:
-            it = Kept(keeper)
+        it = Kept()
+        async with kind.keep(made, tmp_path, it.noted, Claims(check_stored)) as it.keeper:
             try:
                 yield it
             finally:
@@ -100,7 +111,7 @@ async def test_all_see_the_same_state_and_one_who_comes_late_too(keep: Keep) -> 
             assert await authority.submit(it.join(identity)) is None
         late = it.open(STRANGER)
         states = [await until(at, in_phase(Phase.Warmup)) for at in (*clients, *late)]
-        states.append(view(it.keeper.state))
+        states.append(view(await it.until(in_phase(Phase.Warmup))))
         assert len({encode(state) for state in states}) == 1
 
 
@@ -114,10 +125,11 @@ async def test_a_phase_ends_after_its_time_with_nobody_saying_anything(keep: Kee
 
 
 async def test_who_is_silent_is_removed_while_others_talk(keep: Keep) -> None:
-    async with keep(min_clients=3, health_check_timeout=2.0) as it:
+    async with keep(min_clients=3, health_check_timeout=5.0) as it:
         at_a, at_b = it.open(A, B)
         for identity, authority in ((A, at_a), (B, at_b)):
             assert await authority.submit(it.join(identity)) is None
+        await it.until(lambda state: len(state.pending) == 2)
         await at_a.close()
         async with asyncio.timeout(120):
             while it.keeper.state.pending.get(A.public) is not None:
