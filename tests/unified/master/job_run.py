@@ -65,6 +65,10 @@ class JobRun:
     def outcome(self) -> JobOutcome:
         """Let the job end."""
         (self.folder / "finish").touch()
+        return self.stopped()
+
+    def stopped(self) -> JobOutcome:
+        """How a job ended that was told to: workers that finish by themselves might be first."""
         self.masters[-1].wait(PATIENCE)
         outcome = self.home.outcome()
         assert outcome, (self.folder / "master.log").read_text()

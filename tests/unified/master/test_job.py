@@ -198,7 +198,7 @@ def test_what_a_channel_held_is_gone_when_the_job_is_stopped(folder: Path, ray: 
         assert held
         assert all(path.exists() for path in held)
         master.terminate()
-        assert run.outcome().exit_code == 128 + signal.SIGTERM
+        assert run.stopped().exit_code == 128 + signal.SIGTERM
         run.nothing_left()
         assert not any(path.parent.exists() for path in held)
     assert not [name for name in set(os.listdir("/dev/shm")) - before if "folkmoot" in name]
@@ -208,9 +208,8 @@ def test_what_does_not_stop_is_killed(folder: Path, ray: str) -> None:
     with job_run(folder, {"a": role("Deaf", timeouts=Timeouts(stop=0.3))}, ray) as run:
         master = run.start()
         run.running()
-        master.send_signal(signal.SIGTERM)
-        outcome = run.outcome()
-        assert outcome.exit_code == 128 + signal.SIGTERM
+        master.terminate()
+        assert run.stopped().exit_code == 128 + signal.SIGTERM
         run.nothing_left()
 
 
