@@ -11,12 +11,12 @@ from folkmoot.authority.access import Access
 from folkmoot.authority.store import keys
 from folkmoot.authority.store.chain import KEPT
 from folkmoot.authority.store.create import create_run
-from folkmoot.authority.store.kv import StoreGone
+from folkmoot.authority.store.kv import StoreError, StoreGone
 from folkmoot.authority.store.kv.memory import MemoryStore
 from folkmoot.authority.store.letters import HOLE_TIME, UNHURRIED
 from folkmoot.authority.store.log import AWAKE, Damaged, Log
 from folkmoot.authority.store.mail import write_mail
-from folkmoot.authority.store.record import SPAN, first_record
+from folkmoot.authority.store.record import SPAN, Step, first_record
 from folkmoot.core.coordinator import Phase
 from folkmoot.core.coordinator import messages as m
 
@@ -48,6 +48,26 @@ def test_a_letter_becomes_a_record_that_others_follow() -> None:
     assert not skipped
     assert seen.place == step.place
     assert b.newest == a.newest
+
+
+def test_who_makes_a_record_hears_of_it_though_the_store_goes_before_the_snapshot_is_kept() -> None:
+    held = RunInStore(min_clients=9)
+    a = held.log(A)
+    held.post(A, join(A), a)
+    a.make(0.0)
+    while a.newest.version < SPAN - 1:
+        sign_of_life(held, a)
+    slot = held.post(B, join(B), a)
+    told: list[Step] = []
+
+    def tell(step: Step) -> None:
+        told.append(step)
+        a.store.close()
+
+    with pytest.raises(StoreError, match="closed"):
+        a.make(0.0, tell)
+    assert [step.answers for step in told] == [{slot: None}]
+    assert held.log(C).newest.version == SPAN
 
 
 def test_of_two_who_make_a_record_one_wins_and_the_other_follows() -> None:

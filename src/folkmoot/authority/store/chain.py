@@ -14,14 +14,16 @@ from folkmoot.authority.store.record import (
     SPAN,
     Invalid,
     Place,
+    Record,
     Step,
     base_version,
     read_record,
-    verify,
+    verify_read,
 )
 
 # How many records those who come late find, at least.
 KEPT = 2 * SPAN
+_Read = tuple[bytes, Record, bytes]  # a record as it was found, and read: who made it
 
 
 class Unlinked(Invalid):
@@ -62,25 +64,25 @@ class Chain:
         line, at = self._line(data, fetch)
         steps: list[Step] = []
         for each in line:
-            steps.append(verify(self.genesis, at, each))
+            steps.append(verify_read(self.genesis, at, *each))
             at = steps[-1].place
         if steps and not self._counts(at):
             raise Invalid(f"it is of version {at.version}, and {self.newest.version} is known")
         return steps
 
-    def _line(self, data: bytes, fetch: Callable[[int], bytes | None]) -> tuple[list[bytes], Place]:
+    def _line(self, data: bytes, fetch: Callable[[int], bytes | None]) -> tuple[list[_Read], Place]:
         """Records not known yet, the oldest first, and the known place they go on from."""
-        record, _ = read_record(self.genesis, data)
+        record, by = read_record(self.genesis, data)
         if record.version > self.newest.version + KEPT:
             raise Unlinked("it is far ahead of what is known")
-        line = [data]
+        line = [(data, record, by)]
         while (at := self._known(record.version - 1, record.before)) is None:
             before = fetch(record.version - 1) if self._within(record.version - 1) else None
             if before is None:
                 raise Unlinked("nothing leads to it from what is known")
-            line.append(before)
             expected = record.before
-            record, _ = read_record(self.genesis, before)
+            record, by = read_record(self.genesis, before)
+            line.append((before, record, by))
             if sha256(before).digest() != expected:
                 raise Unlinked("nothing leads to it from what is known")
         return line[::-1], at

@@ -20,8 +20,9 @@ HOLE_TIME = 10.0
 # Slots that are looked at when the counter cannot be right.
 DOUBTFUL = 64
 # Signs of life change nothing for anybody: they wait for other letters, but no longer than so many
-# seconds, and than this part of the time after which one is missed.
-UNHURRIED, PART = 3.0, 1 / 20
+# seconds, and than this part of the time after which one is missed. A record of very many would
+# hold up the next for as long as everybody checks their signatures.
+UNHURRIED, PART = 1.0, 1 / 20
 
 
 class Letter(NamedTuple):

@@ -210,8 +210,14 @@ class Log:
 
     # Making.
 
-    def make(self, patience: float) -> Step | None:
-        """Make the next record if there is a reason that is `patience` seconds old."""
+    def make(
+        self, patience: float, tell: Callable[[Step], None] = lambda step: None
+    ) -> Step | None:
+        """Make the next record if there is a reason that is `patience` seconds old.
+
+        `tell` hears of it once it is decided: what is left to do then, nobody waits for, and the
+        store may be gone in the middle of it.
+        """
         at = self.newest
         self.letters.gather(self.store, at.mailbox)
         now, ripe = self._monotonic(), self.letters.ripe_at(patience)
@@ -226,6 +232,7 @@ class Log:
             return None
         self._chain.add(step)
         self.clock.saw(step.place.time)
+        tell(step)
         if is_kept(step.place.version):
             self._keep(step.place)
         self._clean(step.place.version)
@@ -311,9 +318,8 @@ class Log:
                 record, _ = read_record(self.genesis, data)
             except Invalid:
                 record = None
-            for mail in record.mail if record else ():
-                self.store.delete(keys.letter(mail.slot))
             for number in count() if is_kept(old) else ():
                 if not self.store.delete(keys.snapshot_piece(old, number)):
                     break
-            self._register.clean(old)
+            letters = [keys.letter(mail.slot) for mail in record.mail] if record else []
+            self.store.delete_many([*letters, keys.ready(old)])

@@ -123,9 +123,7 @@ class Worker:
                 return
         elif log.wait(self._seconds(log, turn.hold(rank), turn.look(at.state))):
             return
-        made = log.make(0.0 if attentive else turn.hold(rank))
-        if made is not None:
-            self._hears.moved(made)
+        log.make(0.0 if attentive else turn.hold(rank), self._hears.moved)
 
     def _woken_by_letter(self, log: Log, hold: float) -> bool:
         seconds = self._seconds(log, hold, ATTENTIVE_CHUNK)

@@ -31,6 +31,8 @@ from folkmoot.host.clock import backoff
 BATCH = 100
 # With what is expected and what is desired, a request would exceed etcd's 1.5 MiB.
 LONG = 256 * 1024
+# Up to so many seconds are slept through: to watch for a key takes as long as six reads.
+BRIEF = 0.02
 # For how many others a colliding `add` allows, so that a hundred who add at once need few attempts.
 GUESSES = 32
 DONE, VOID = b"done", b"void"
@@ -165,10 +167,14 @@ class EtcdStore:
         name, end = check_key(key), time.monotonic() + seconds
         for delay in backoff(0.01, 0.5):
             answer = self._cluster.ask("Range", ask.range_request(name), self._deadline())
-            if answer.kvs or time.monotonic() >= end:
+            left = end - time.monotonic()
+            if answer.kvs or left <= 0:
                 return ask.found(answer)[0]
+            if left <= BRIEF:
+                time.sleep(left)
+                continue
             try:
-                value = self._await_put(name, answer.header.revision, end - time.monotonic())
+                value = self._await_put(name, answer.header.revision, left)
             except Unanswered as error:
                 self._cluster.pause(delay, max(end, self._deadline()), error)
                 continue
@@ -190,9 +196,11 @@ class EtcdStore:
         return False
 
     def delete_many(self, keys: Sequence[str]) -> None:
-        for key in keys:
-            name = check_key(key)
-            self._write(name, [], [ask.delete(*ask.pile_range(name))], self._deadline())
+        names = [check_key(key) for key in keys]
+        for at in range(0, len(names), BATCH):
+            some = names[at : at + BATCH]
+            changes = [ask.delete(*ask.pile_range(name)) for name in some]
+            self._write(some[0], [], changes, self._deadline())
 
     def clone(self) -> "EtcdStore":
         return EtcdStore(self._cluster.another(), self._own_prefix, self._cluster.timeout)
