@@ -49,15 +49,15 @@ class Source(SelfLoop):
 
 
 class Mortal(SelfLoop):
-    """Its first process of rank 0 is killed in the middle of this batch; 0 is never."""
+    """Whoever is the first to get this record is killed in the middle of it; 0 is never."""
 
-    def __init__(self, dies_at: int = 0) -> None:
-        self.dies_at, self.batches = dies_at, 0
+    def __init__(self, folder: str, dies_at: int = 0) -> None:
+        self.died, self.dies_at = Path(folder) / f"{self.actor.role}.died", dies_at
 
-    def perhaps_die(self) -> None:
-        self.batches += 1
-        mortal = self.actor.incarnation == 1 and self.rank == 0
-        if mortal and self.batches == self.dies_at:
+    def perhaps_die(self, batch: Sequence[Any]) -> None:
+        assert isinstance(batch, Batch)
+        if self.dies_at in batch.ids and not self.died.exists():
+            self.died.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -65,7 +65,7 @@ class Tokenizer(Mortal):
     """A token is a byte, and 0 ends a text."""
 
     def process(self, batch: Sequence[str]) -> list[Any]:
-        self.perhaps_die()
+        self.perhaps_die(batch)
         return [tokens(text) for text in batch]
 
 
@@ -77,7 +77,7 @@ class Sampler(Mortal):
     """Cuts texts into windows that overlap by two tokens, so that no triple is lost or doubled."""
 
     def process(self, batch: Sequence[Any]) -> list[Any]:
-        self.perhaps_die()
+        self.perhaps_die(batch)
         return [text[at : at + WINDOW + 2] for text in batch for at in starts(len(text))]
 
 
@@ -91,7 +91,7 @@ class Trainer(Mortal):
     batch_size = 512
 
     def __init__(self, folder: str, dies_at: int = 0) -> None:
-        super().__init__(dies_at)
+        super().__init__(folder, dies_at)
         self.path = Path(folder) / "model"
         self.counts, self.seen = load(self.path)
 
@@ -103,7 +103,7 @@ class Trainer(Mortal):
         for span in batch.spans:
             self.seen.add(*span)
         self.save()  # before the batch is acked
-        self.perhaps_die()
+        self.perhaps_die(batch)
 
     def save(self) -> None:
         with StagedFile(self.path) as staged:
@@ -137,11 +137,11 @@ def make_job(files: int, folder: Path, dies_at: int) -> JobSpec:
     job = JobBuilder("pipeline").global_env(OMP_NUM_THREADS="1")
     for name in ("texts", "tokens", "windows"):
         job.channel(name, capacity=2048)
-    mortal = {"dies_at": dies_at}
+    mortal = {"folder": str(folder), "dies_at": dies_at}
     source = job.role("source").run("job_pipeline:Source").config(files=files)
     tokenizer = job.role("tokenizer").run("job_pipeline:Tokenizer").total(2).config(mortal)
     sampler = job.role("sampler").run("job_pipeline:Sampler").total(2).config(mortal)
-    trainer = job.role("trainer").run("job_pipeline:Trainer").config(mortal, folder=str(folder))
+    trainer = job.role("trainer").run("job_pipeline:Trainer").config(mortal)
     source.backend("self_loop").writes("texts")
     tokenizer.backend("self_loop").reads("texts").writes("tokens")
     sampler.backend("self_loop").reads("tokens").writes("windows")
@@ -166,7 +166,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder, began = Path(name), time.monotonic()
-        job = make_job(options.files, folder, 0 if options.nobody_dies else 3)
+        job = make_job(options.files, folder, 0 if options.nobody_dies else 100)
         outcome = run_here(job, folder / "job", options.ray_address)
         counts, seen = load(folder / "model")
         died = deaths(folder / "job")

@@ -10,7 +10,7 @@ import pytest
 
 from folkmoot.unified.master.home import Home
 from support.commands import FOLKMOOT, folkmoot
-from unified.master.job_run import ROLES
+from unified.master.job_run import ROLES, JobWatch
 from unified.substrate.processes import wait_for_file, wait_gone
 
 TESTS = Path(__file__).parents[1]
@@ -47,12 +47,14 @@ def said(*arguments: str) -> str:
 
 def test_a_submitted_job_can_be_looked_at_scaled_and_stopped(here: Path) -> None:
     assert "was submitted" in said("submit", "job.toml")
-    wait_for_file(here / "a-1.steps")
+    watch = watching(here)
+    watch.running()
     told = said("status", "demo")
     assert "demo is RUNNING" in told
     os.kill(pid_of("a-0", told), signal.SIGKILL)
     assert "a goes to 3" in said("scale", "demo", "a", "3")
-    wait_for_file(here / "a-2.steps")
+    watch.runs("a-0", nth=2)
+    watch.runs("a-2")
     assert "no role 'b'" in job("scale", "demo", "b", "3").stderr
     told = said("status", "demo")
     pids = [pid_of(f"a-{n}", told) for n in range(3)]
@@ -64,6 +66,11 @@ def test_a_submitted_job_can_be_looked_at_scaled_and_stopped(here: Path) -> None
     story = said("post-mortem", "demo")
     assert "a-0 was ended by SIGKILL" in story
     assert "started anew (worker): a-0; running again after" in story
+
+
+def watching(here: Path) -> JobWatch:
+    home = Home(here / "jobs" / "demo")
+    return JobWatch(home, home.log(".master"))
 
 
 def pid_of(actor: str, told: str) -> int:
@@ -82,14 +89,30 @@ def test_ctrl_c_stops_the_job_and_its_exit_code_says_so(here: Path) -> None:
     assert not Home(here / "jobs" / "demo").run.exists()
 
 
+def test_a_job_that_ends_already_can_be_asked_to_stop(here: Path) -> None:
+    slow = JOB.replace("Stepper", "Gated") + "timeouts = { stop = 200 }"
+    (here / "job.toml").write_text(slow)
+    for stage in ("init", "run"):
+        (here / f"gate.{stage}").touch()
+    said("submit", "job.toml")
+    watch = watching(here)
+    watch.running()
+    assert said("stop", "demo", "--no-wait") == "it was asked to stop\n"
+    assert said("stop", "demo", "--no-wait") == "the job is STOPPING already\n"
+    (here / "gate.stop").touch()
+    watch.until(watch.home.outcome)
+
+
 def test_a_killed_launcher_is_no_concern_of_the_job(here: Path) -> None:
     command = [*FOLKMOOT, "job", "run", "job.toml"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as running:
-        wait_for_file(here / "a-1.steps")
+        watch = watching(here)
+        watch.running()
         running.kill()
     assert "RUNNING" in said("status", "demo")
     (here / "finish").touch()
-    assert "stopped" in said("stop", "demo") or "over" in said("status", "demo")
+    watch.until(watch.home.outcome)
+    assert "exit code 0" in said("status", "demo")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ BUILDER, STATE, ELASTIC = (
     "master/test_state_is_kept.py",
     "backends/test_elastic.py",
 )
+SCENARIOS = "../scenarios/job"
 ON_RAY = f"{RAY}::test_deaths_of_workers_sub_masters_and_masters_are_survived"
 
 DEFECTS = {
@@ -27,8 +28,10 @@ DEFECTS = {
         f"{JOB}::test_a_sub_master_dies_and_then_a_worker",
         ON_RAY,
     ],
-    "P3, P4 nobody is to blame, or whoever started first": [
-        f"{ELASTIC}::test_a_worker_that_is_killed_comes_back_into_a_new_world",
+    "P3 nobody is to blame": [f"{SCENARIOS}/05_who_is_to_blame.txt"],
+    "P4 whoever started first is to blame": [
+        f"{SCENARIOS}/05_who_is_to_blame.txt",
+        f"{SCENARIOS}/06_the_blame_moves.txt",
     ],
     "P5 an empty queue is polled": ["channel/test_data_channel.py::test_get_waits_for_a_record"],
     "P6 results and counters are not persisted": [
@@ -142,5 +145,7 @@ BEHAVIOURS = {
 def test_it_is_tested(what: str) -> None:
     for named in {**DEFECTS, **BEHAVIOURS}[what]:
         path, _, test = named.partition("::")
-        tree = ast.parse((HERE / path).read_text())
-        assert test in {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}, named
+        text = (HERE / path).read_text()
+        if path.endswith(".py"):
+            tree = ast.parse(text)
+            assert test in {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}, named

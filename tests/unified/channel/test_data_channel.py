@@ -18,6 +18,8 @@ from folkmoot.unified.channel import (
     Drained,
     Left,
 )
+from folkmoot.unified.channel import held as held_module
+from folkmoot.unified.channel import kept as kept_module
 from folkmoot.unified.channel.outbox import Outbox
 from folkmoot.unified.rpc.errors import Unauthorised
 from support.channels import Held
@@ -122,16 +124,22 @@ def test_a_consumer_that_hangs_loses_its_lease_but_its_ack_counts(hold: Hold) ->
         quick.get()
 
 
-def test_a_lease_can_be_extended(hold: Hold) -> None:
+def test_a_lease_can_be_extended(hold: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0
+    for module in (held_module, kept_module):
+        monkeypatch.setattr(module, "now_ms", lambda: now)
     held = hold(lease_ms=400)
     slow, quick = held.end(), held.end()
     slow.put(1)
     batch = slow.get()
     for _ in range(3):
-        with pytest.raises(TimeoutError):
-            quick.get(timeout=0.2)
+        now += 300
         batch.extend()
-    batch.ack()
+        for consumer in (slow, quick):  # the first goes the way of what extends, and after it
+            with pytest.raises(TimeoutError):
+                consumer.get(timeout=0)
+    now += 400
+    assert quick.get(timeout=0).records == [1]
 
 
 def test_an_error_gives_records_back(hold: Hold) -> None:

@@ -28,23 +28,56 @@ ROLES = "unified.master.roles"
 SMALL = Resource(cpu=0.1)
 
 
-class JobRun:
+class JobWatch:
+    """What happened in a job, from its event log."""
+
+    def __init__(self, home: Home, log: Path) -> None:
+        self.home, self._log = home, log
+        self._reader = LogReader(home.events, records_in(m, events))
+        self.happened: list[msgspec.Struct] = []
+
+    def seen(self) -> list[msgspec.Struct]:
+        self.happened += [entry.record for entry in self._reader.new()]
+        return self.happened
+
+    def all_of(self, kind: type[E], which: Callable[[E], bool] = lambda _: True) -> list[E]:
+        return [e for e in self.seen() if isinstance(e, kind) and which(e)]
+
+    def wait(self, kind: type[E], which: Callable[[E], bool] = lambda _: True, nth: int = 1) -> E:
+        found = self.until(lambda: self.all_of(kind, which)[nth - 1 :])
+        return found[0]
+
+    def until(self, condition: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + PATIENCE
+        while not (found := condition()):
+            if time.monotonic() > deadline:
+                log = self._log.read_text()
+                raise AssertionError(f"it never came; the master said:\n{log}\n{self.happened}")
+            time.sleep(0.005)
+        return found
+
+    def running(self, nth: int = 1) -> None:
+        self.wait(m.StateChanged, lambda e: e.after == "RUNNING", nth)
+
+    def runs(self, actor: str, nth: int = 1) -> None:
+        self.wait(m.ActorChanged, lambda e: e.actor == actor and e.after == "RUNNING", nth)
+
+
+class JobRun(JobWatch):
     """`ray` is the address of a cluster; without one, actors are processes of this machine."""
 
     def __init__(self, folder: Path, spec: JobSpec, ray: str = "", **settings: Any) -> None:
+        super().__init__(Home(folder / "job"), folder / "master.log")
         self.folder, self.ray = folder, ray
-        self.home = Home(folder / "job")
         where = {"substrate": "ray", "ray_address": ray} if ray else {}
         self.home.create(spec, Settings(**{"alone": 60.0, **where, **settings}))
         self.masters: list[subprocess.Popen[bytes]] = []
-        self._reader = LogReader(self.home.events, records_in(m, events))
-        self.happened: list[msgspec.Struct] = []
 
     # Masters.
 
     def start(self, *options: str) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", "folkmoot.unified.master", *options, self.home.folder]
-        with (self.folder / "master.log").open("ab") as log:
+        with self._log.open("ab") as log:
             master = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         self.masters.append(master)
         return master
@@ -71,33 +104,8 @@ class JobRun:
         """How a job ended that was told to: workers that finish by themselves might be first."""
         self.masters[-1].wait(PATIENCE)
         outcome = self.home.outcome()
-        assert outcome, (self.folder / "master.log").read_text()
+        assert outcome, self._log.read_text()
         return outcome
-
-    # What happened.
-
-    def seen(self) -> list[msgspec.Struct]:
-        self.happened += [entry.record for entry in self._reader.new()]
-        return self.happened
-
-    def all_of(self, kind: type[E], which: Callable[[E], bool] = lambda _: True) -> list[E]:
-        return [e for e in self.seen() if isinstance(e, kind) and which(e)]
-
-    def wait(self, kind: type[E], which: Callable[[E], bool] = lambda _: True, nth: int = 1) -> E:
-        found = self.until(lambda: self.all_of(kind, which)[nth - 1 :])
-        return found[0]
-
-    def until(self, condition: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + PATIENCE
-        while not (found := condition()):
-            if time.monotonic() > deadline:
-                log = (self.folder / "master.log").read_text()
-                raise AssertionError(f"it never came; the master said:\n{log}\n{self.happened}")
-            time.sleep(0.005)
-        return found
-
-    def running(self, nth: int = 1) -> None:
-        self.wait(m.StateChanged, lambda e: e.after == "RUNNING", nth)
 
     # Its actors.
 

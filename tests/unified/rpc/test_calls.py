@@ -174,8 +174,11 @@ def test_an_inline_method_answers_while_another_runs(place: Place) -> None:
 
 @pytest.mark.parametrize("how", ["deadline", "result"])
 def test_a_call_that_hangs_says_where_on_both_sides(place: Place, how: str) -> None:
-    client = place.client(timeout=0.2 if how == "deadline" else None)
+    client = place.client(timeout=1.0 if how == "deadline" else None)
+    client.call("echo").result(10)  # so it is connected
     call = client.call("wait")
+    if how == "result":
+        place.echo.entered.wait(10)
     with pytest.raises(CallTimeout) as caught:
         call.result(0.2 if how == "result" else None)
     told = str(caught.value)
@@ -191,6 +194,7 @@ def test_a_call_that_hangs_says_where_on_both_sides(place: Place, how: str) -> N
 def test_a_call_that_waits_for_another_says_for_which(place: Place) -> None:
     client = place.client()
     client.call("wait")
+    place.echo.entered.wait(10)
     with pytest.raises(CallTimeout, match="it waits for a thread; what runs is wait"):
         client.request("echo", (), {}, timeout=0.2).result()
 

@@ -26,7 +26,7 @@ SECRET = b"only this job knows it"
 class Rollout:
     def __init__(self, rank: int) -> None:
         self.rank = rank
-        self.release = threading.Event()
+        self.entered, self.release = threading.Event(), threading.Event()
 
     @rpc
     def where(self, *, plus: int = 0) -> int:
@@ -48,6 +48,7 @@ class Rollout:
     def fail_on(self, rank: int) -> int:
         if self.rank == rank:
             raise ValueError(f"rank {rank} does not want to")
+        self.entered.set()
         self.release.wait(30)
         return self.rank
 
@@ -191,8 +192,11 @@ def test_a_dead_worker_of_many_is_named_at_once(role: Role) -> None:
 
 
 def test_those_that_hang_are_named_with_a_stack_of_the_first(role: Role) -> None:
+    calls = role.group.call("fail_on", 9)
+    for worker in role.workers:
+        worker.entered.wait(10)
     with pytest.raises(CallTimeout) as caught:
-        role.group.call("fail_on", 9).result(0.2)
+        calls.result(0.2)
     assert "self.release.wait(30)" in str(caught.value)
     assert "Also without an answer: rollout-1, rollout-2, rollout-3" in str(caught.value)
     with pytest.raises(CallTimeout, match="fail_on of rollout-"):

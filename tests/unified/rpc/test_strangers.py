@@ -40,7 +40,7 @@ class Trap:
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     methods = Methods("rollout-0")
     methods.export("echo", lambda x: x)
-    made = Server(Peer.me("rollout-0", 1), methods, SECRET, handshake_seconds=0.3)
+    made = Server(Peer.me("rollout-0", 1), methods, SECRET)
     unix = request.param == "unix"
     made.listen(f"unix:{tmp_path}/rollout-0" if unix else "tcp:127.0.0.1:0")
     yield made
@@ -90,6 +90,7 @@ def test_what_is_no_handshake_is_cut_off(server: Server) -> None:
 
 @pytest.mark.parametrize("start", [b"", MAGIC, MAGIC + bytes(31)])
 def test_a_slow_handshake_ends_at_its_deadline(server: Server, start: bytes) -> None:
+    server.entrance.seconds = 0.3
     stream = addresses.connect(at(server), 10)
     stream.sendall(start)
     assert ended(stream)

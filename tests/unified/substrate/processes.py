@@ -2,10 +2,12 @@
 
 import os
 import select
+import signal
 import time
 from pathlib import Path
 
-PATIENCE = 60.0
+# Seconds, for what takes one or two on a machine with nothing else to do.
+PATIENCE = 120.0
 
 
 def wait_gone(pid: int) -> None:
@@ -19,6 +21,12 @@ def wait_gone(pid: int) -> None:
         assert ready, f"process {pid} still runs"
     finally:
         os.close(pidfd)
+
+
+def stop(child: int) -> None:
+    """Stop a process that this one started; its threads run on until its main thread has heard."""
+    os.kill(child, signal.SIGSTOP)
+    os.waitid(os.P_PID, child, os.WSTOPPED | os.WNOWAIT)
 
 
 def wait_for_file(path: Path) -> str:

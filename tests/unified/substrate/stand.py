@@ -16,9 +16,9 @@ from folkmoot.unified.substrate import (
     Substrate,
     SubstrateEvent,
 )
+from unified.substrate.processes import PATIENCE
 
 E = TypeVar("E", bound=msgspec.Struct)
-PATIENCE = 60.0
 
 
 class Stand:

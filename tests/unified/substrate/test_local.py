@@ -11,7 +11,7 @@ from folkmoot.core.job.messages import Place, Unplaceable
 from folkmoot.core.job.placement import Bundle
 from folkmoot.unified.substrate import Name, Superseded
 from folkmoot.unified.substrate.local import LocalSubstrate
-from unified.substrate.processes import wait_for_file, wait_gone
+from unified.substrate.processes import stop, wait_for_file, wait_gone
 from unified.substrate.stand import Stand
 
 ALONE = 60.0
@@ -79,7 +79,7 @@ def test_an_end_that_no_fork_server_saw_is_told_by_the_next(home: Path) -> None:
     stand = stand_at(home)
     pid = stand.create("a-0", "waits").pid
     fork_server = fork_server_of(stand, "a-0")
-    os.kill(fork_server, signal.SIGSTOP)
+    stop(fork_server)
     os.kill(pid, signal.SIGKILL)
     os.kill(fork_server, signal.SIGKILL)
     assert "unseen" in stand.ended("a-0").how
@@ -110,7 +110,7 @@ def test_orders_of_an_older_master_are_refused(home: Path) -> None:
     assert new.found.living == (old.created("a-0"),)
 
 
-@pytest.mark.parametrize(("leave", "alone"), [("end", ALONE), ("close", 0.2)])
+@pytest.mark.parametrize(("leave", "alone"), [("end", ALONE), ("close", 1.0)])
 def test_at_the_end_and_when_no_master_comes_back_no_fork_server_and_no_socket_is_left(
     home: Path, leave: str, alone: float
 ) -> None:

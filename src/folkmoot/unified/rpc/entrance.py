@@ -27,11 +27,9 @@ Admit = Callable[[socket.socket, Seals], None]
 class Entrance:
     """`admit` is given every stream whose other end knows the secret, in the I/O thread."""
 
-    def __init__(
-        self, loop: IoLoop, secret: bytes, admit: Admit, seconds: float = HANDSHAKE_SECONDS
-    ) -> None:
-        self._loop, self._secret, self.seconds = loop, secret, seconds
-        self._admit = admit
+    def __init__(self, loop: IoLoop, secret: bytes, admit: Admit) -> None:
+        self._loop, self._secret, self._admit = loop, secret, admit
+        self.seconds = HANDSHAKE_SECONDS
         self.handshakes: dict[Handshake, None] = {}  # in the order of their beginning
         self._listening: list[tuple[socket.socket, str]] = []
 

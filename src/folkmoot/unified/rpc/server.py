@@ -4,7 +4,7 @@ import socket
 import threading
 
 from folkmoot.unified.rpc.connection import Connection, Hook, Peer, no_hook
-from folkmoot.unified.rpc.entrance import HANDSHAKE_SECONDS, Entrance, Seals
+from folkmoot.unified.rpc.entrance import Entrance, Seals
 from folkmoot.unified.rpc.execution import Execution
 from folkmoot.unified.rpc.io_loop import IoLoop, io_loop
 from folkmoot.unified.rpc.methods import Methods
@@ -25,14 +25,13 @@ class Server:
         threads: int = 1,
         on_open: Hook = no_hook,
         on_closed: Hook = no_hook,
-        handshake_seconds: float = HANDSHAKE_SECONDS,
     ) -> None:
         self.me, self.methods = me, methods
         self.execution = Execution(methods, threads)
         self.connections: set[Connection] = set()
         self._on_open, self._on_closed = on_open, on_closed
         self._loop: IoLoop = io_loop()
-        self.entrance = Entrance(self._loop, secret, self._admit, handshake_seconds)
+        self.entrance = Entrance(self._loop, secret, self._admit)
 
     def listen(self, address: str) -> str:
         """Let others connect at `unix:/path` or `tcp:host:port`; the address with its real port."""

@@ -76,7 +76,7 @@ class ForkServer:
         self._living: dict[Name, int] = {}
         self._adopted: dict[Name, int] = {}  # pidfds: we are not their parent
         self._ended: dict[Name, Ended] = {}
-        self._deadline = time.monotonic() + alone
+        self._deadline = 0.0
         self._over = False
         self._hear, wake = socket.socketpair()
         self._hear.setblocking(False)
@@ -89,10 +89,12 @@ class ForkServer:
         self._adopt()
 
     def run(self) -> None:
+        self._deadline = time.monotonic() + self._alone  # nobody was heard while it imported
         while not self._over:
-            for key, _ in self._selector.select(self._patience()):
+            ready = self._selector.select(self._patience())
+            for key, _ in ready:
                 key.data()
-            if self._patience() == 0.0:
+            if not ready and self._patience() == 0.0:
                 logger.warning("no master has come for %g s: all actors end", self._alone)
                 self._end_all()
 
