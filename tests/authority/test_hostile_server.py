@@ -15,6 +15,7 @@ from folkmoot.authority.server import wire
 from folkmoot.authority.server.client import ServerAuthority
 from folkmoot.core.coordinator import create, encode
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.state import Judged
 from folkmoot.core.coordinator.view import encode_change, view
 from folkmoot.host.signing import Identity
 
@@ -124,6 +125,17 @@ async def test_a_run_that_its_owner_could_not_have_written_is_not_trained(where:
 
     async with served(change) as authority:
         with pytest.raises(Denied, match="a run that cannot be"):
+            async for _ in authority.watch():
+                pass
+
+
+async def test_a_state_that_no_run_comes_to_is_not_computed_with() -> None:
+    def change(server: HostileServer) -> None:
+        judged = replace(server.state.epoch, judged=Judged(0, (7,)))
+        server.changes.append(wire.Change(snapshot=encode(replace(server.state, epoch=judged))))
+
+    async with served(change) as authority:
+        with pytest.raises(Denied, match="a state that cannot be: a client is judged"):
             async for _ in authority.watch():
                 pass
 

@@ -9,10 +9,14 @@ import pytest
 from solders.account import Account
 
 from authority.solana.differential import play
+from authority.solana.test_program import a_round
 from authority.solana.vm import Vm, VmRun
 from folkmoot.authority.solana import layout
 from folkmoot.authority.solana.account import AccountError, read, state_of
 from folkmoot.core.coordinator import Run, next_tick
+from folkmoot.core.coordinator.client import messages as c
+from folkmoot.core.coordinator.client.machine import apply
+from folkmoot.core.coordinator.client.state import ClientState
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.core.coordinator.view import view
 
@@ -57,6 +61,27 @@ def test_whatever_a_node_makes_of_an_account_is_read_or_refused(
         except AccountError:
             refused += 1
             continue
-        view(state)
         next_tick(state, 10**12)
+        for member in (*state.epoch.clients, *state.pending):
+            client = ClientState(member.id, "run")
+            for event in (c.Saw(view(state)), c.Loaded(state.epoch_number, bytes(32)), c.Tick()):
+                apply(client, event, 10**6)
     assert 0 < refused < 150
+
+
+def test_places_and_samples_that_cannot_be_are_noticed(vm: Vm) -> None:
+    run = a_round(vm)
+    true = run.record.copy()
+    assert state_of(true).active == 2
+    judged, span, weights = true.copy(), true.copy(), true.copy()
+    judged["epoch"]["has_judged"], judged["epoch"]["unhealthy"][31] = 1, 0x80
+    span["epoch"]["rounds"][0]["spans"][0]["stop"] += 1
+    weights["epoch"]["rounds"][0]["weighted"] = 1
+    weights["epoch"]["rounds"][0]["election"]["size"] = 1
+    for forged, why in (
+        (judged, "a client is judged that is not there"),
+        (span, "more samples than a batch"),
+        (weights, "weighs others than its clients"),
+    ):
+        with pytest.raises(AccountError, match=why):
+            state_of(forged)

@@ -5,8 +5,11 @@ import base64
 import json
 import random
 import ssl
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,13 +32,14 @@ from authority.solana.lying_node import (
     result,
 )
 from folkmoot.authority import Denied, Unreachable
-from folkmoot.authority.solana import answers, follower, layout, post, rpc, sender
+from folkmoot.authority.solana import answers, client, follower, layout, post, rpc, sender
 from folkmoot.authority.solana.answers import NO_RUN
 from folkmoot.authority.solana.client import SolanaAuthority
 from folkmoot.authority.solana.create import Owner
 from folkmoot.authority.solana.instructions import PROGRAM_ID, coordinator_address
 from folkmoot.authority.solana.localnet.serve import Localnet, serving
 from folkmoot.authority.solana.place import Place
+from folkmoot.authority.solana.sender import Sender
 from folkmoot.core.coordinator import Phase
 from folkmoot.core.coordinator import messages as m
 from folkmoot.host.signing import Identity
@@ -81,6 +85,7 @@ RAW: dict[str, tuple[Raw, str]] = {
     "too much": (answering(OK, b"Content-Length: 99999999999\r\n\r\n"), "more than"),
     "too large a chunk": (answering(CHUNKED, b"fffffffff\r\n"), "more than"),
     "no chunk": (answering(CHUNKED, b"x\r\n"), "how long its answer is"),
+    "chunks of a byte": (answering(CHUNKED, b"1\r\nx\r\n" * 5000), "more than"),
     "chunks without end": (endless(CHUNKED, b"8000\r\n" + b" " * 0x8000 + b"\r\n"), "more than"),
     "an answer without end": (endless(OK + b"\r\n", b" " * 65536), "more than"),
     "a head without end": (endless(OK, b"x" * 9000), "too long"),
@@ -246,6 +251,119 @@ async def test_a_blockhash_that_is_none_of_the_clusters_costs_a_try() -> None:
         assert "sendTransaction" in node.asked
 
 
+def refusal(told: Any) -> dict[str, Any]:
+    """A node says that a transaction would fail."""
+    return {"error": {"code": -32002, "message": "simulation failed", "data": {"err": told}}}
+
+
+def by_program(code: int) -> dict[str, Any]:
+    return {"InstructionError": [1, {"Custom": code}]}
+
+
+GOOD_BYE = ("NotGranted", "NotTheOwner", "NotConfigured")
+
+
+@pytest.mark.parametrize("told", [*GOOD_BYE, "InsufficientFundsForFee"])
+@pytest.mark.parametrize("late", [False, True])
+async def test_one_node_alone_does_not_send_a_client_away(
+    told: str, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the transaction is passed on, or as what became of it."""
+    error = told if told.startswith("In") else by_program(layout.ERRORS[told][0])
+    lie = only("sendTransaction", lambda honest: refusal(error))
+    if late:
+        status = {"slot": 1, "err": error, "confirmationStatus": "confirmed"}
+        lie = only("getSignatureStatuses", lambda honest: in_context(1, [status]))
+    async with on_chain() as net, lying(net, lie) as node, connected(net, A, node.url) as authority:
+        net.ledger.airdrop(Pubkey(A.public), 10**9)
+        monkeypatch.setattr(Sender, "_get_lamports", not_given)
+        assert await authority.submit(join(A)) is None
+        alone = SolanaAuthority(f"moot@{node.url}", "moot", A)
+        with pytest.raises(Denied):
+            await alone.submit(m.Withdraw(A.public))
+        await alone.close()
+
+
+async def not_given(self: Sender) -> bool:
+    return False
+
+
+async def test_what_all_nodes_refuse_for_good_ends_a_client() -> None:
+    async with on_chain(open_=False) as net, lying(net) as node, lying(net) as another:
+        async with connected(net, A, node.url, another.url) as authority:
+            with pytest.raises(Denied, match="has not granted this key"):
+                await authority.submit(join(A))
+        assert "sendTransaction" in node.asked
+        assert "sendTransaction" in another.asked
+
+
+async def test_an_error_that_no_program_has_is_a_short_sentence() -> None:
+    for code in (9**4000, -1, 2**32):
+        lie = only("sendTransaction", lambda honest, code=code: refusal(by_program(code)))
+        async with on_chain() as net, lying(net, lie) as node:
+            assert "the cluster does not run the transaction" in await says(node.url)
+
+
+async def test_a_client_does_not_pay_for_tick_after_tick_that_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    enough = asyncio.Event()
+
+    def waits(first: float) -> Iterator[float]:
+        yield from [0.01] * 5  # all of them between ticks for the same
+        enough.set()
+        while True:
+            yield first
+
+    monkeypatch.setattr(client, "backoff", waits)
+
+    heard: list[str] = []
+
+    def hide(asked: Asked, honest: Honest) -> Any:
+        """The join is passed on. Each tick is said to have run, and is not."""
+        if asked["method"] == "sendTransaction":
+            heard.append(asked["params"][0])
+            return honest() if heard[-1] == heard[0] else result("1" * 64)
+        if asked["method"] == "getSignatureStatuses":
+            return in_context(1, [{"slot": 1, "confirmationStatus": "confirmed"}])
+        return honest()
+
+    async with on_chain(min_clients=1, warmup_time=1.0) as net, lying(net, hide) as node:
+        net.ledger.airdrop(Pubkey(A.public), 10**9)
+        authority = SolanaAuthority(f"moot@{node.url}", "moot", A)
+        assert await authority.submit(join(A)) is None
+        async with asyncio.timeout(120):
+            await enough.wait()
+        await authority.close()
+
+
+async def test_a_subscription_that_makes_up_change_after_change_has_half_of_our_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told, clock = asyncio.Event(), count(0, 10**6)  # each message takes a million seconds
+    monkeypatch.setattr(follower, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+
+    async def make_up(socket: ServerConnection) -> None:
+        await socket.recv()
+        for number in range(1, 6):
+            data = with_number(true_account(net), 10**6 + number, "sequence")
+            await socket.send(told_by_subscription(net, data))
+        told.set()
+        await socket.wait_closed()
+
+    async with (
+        on_chain() as net,
+        lying(net, tell=make_up) as node,
+        connected(net, A, node.url) as authority,
+        asyncio.timeout(120),
+    ):
+        await anext(authority.watch())
+        await told.wait()
+        for _ in range(20):
+            await net.next_slot.wait()
+        assert int(authority._record["sequence"]) == 10**6 + 1
+
+
 def account_told(net: Localnet, data: bytes, owner: Pubkey = PROGRAM_ID) -> Any:
     packed = base64.b64encode(zstandard.compress(data)).decode()
     return in_context(net.ledger.slot, {"owner": str(owner), "data": [packed, "base64+zstd"]})
@@ -326,6 +444,35 @@ async def test_a_node_that_stopped_following_the_cluster_is_passed_over(
         async with asyncio.timeout(120):
             while len(shown) < 2:  # all of the account, and then its number
                 await net.next_slot.wait()
+        watching = asyncio.create_task(until(authority, Phase.Warmup))
+        assert await other.submit(join(A)) is None
+        await watching
+
+
+async def test_a_node_cannot_hide_a_run_behind_a_slot_from_the_future(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follower, "OTHERS_SECONDS", 0.2)
+    frozen: dict[str, Any] = {}
+
+    def hide(asked: Asked, honest: Honest) -> Any:
+        """From the first transaction on, what there was then, as if it were much newer."""
+        told = honest()
+        if asked["method"] == "getSignatureStatuses":
+            for status in filter(None, told["result"]["value"]):
+                status["slot"] = 2**62
+        elif asked["method"] == "getAccountInfo" and "getSignatureStatuses" in node.asked:
+            told = frozen.setdefault(str(asked["params"][1].get("dataSlice")), told)
+            told["result"]["context"]["slot"] = 2**62
+        return told
+
+    async with (
+        on_chain() as net,
+        lying(net, hide) as node,
+        connected(net, OWNER, node.url) as authority,
+        connected(net, A) as other,
+    ):
+        assert await authority.submit(join(OWNER)) is None
         watching = asyncio.create_task(until(authority, Phase.Warmup))
         assert await other.submit(join(A)) is None
         await watching

@@ -21,6 +21,7 @@ from folkmoot.authority import Denied, Unreachable
 from folkmoot.authority.server import wire
 from folkmoot.core.config import all_broken
 from folkmoot.core.coordinator import Coordinator, Run, decode
+from folkmoot.core.coordinator.impossible import impossible
 from folkmoot.core.coordinator.messages import AnyEvent, Reason, Refused, refusal
 from folkmoot.core.coordinator.view import apply_change
 from folkmoot.core.delta import DeltaError
@@ -210,6 +211,8 @@ class ServerAuthority:
                 if state.run is not checked:
                     self._check(state.run)
                 checked = state.run
+                if wrong := impossible(state):
+                    raise Denied(f"{self.address}: it tells a state that cannot be: {wrong}")
                 yield state
         finally:
             # A stream that nobody reads would go on: every change of the run would be sent, and

@@ -15,6 +15,7 @@ from folkmoot.core.config import all_broken
 from folkmoot.core.coordinator.assignment import Share, Span
 from folkmoot.core.coordinator.committee import WitnessProof
 from folkmoot.core.coordinator.config import Run
+from folkmoot.core.coordinator.impossible import impossible
 from folkmoot.core.coordinator.machine import next_tick
 from folkmoot.core.coordinator.state import (
     BEFORE_ROUNDS,
@@ -83,6 +84,8 @@ def state_of(run: Record) -> Coordinator:
             expelled=tuple(_ids(run)),
             last_epoch=int(run["last_epoch"]),
         )
+        if wrong := impossible(state):
+            raise ValueError(wrong)
         next_tick(state, state.phase_start)  # what cannot be computed with is no state
     except AccountError:
         raise

@@ -24,20 +24,19 @@ from folkmoot.authority.solana.follower import Follower
 from folkmoot.authority.solana.place import parse_place
 from folkmoot.authority.solana.rpc import Rpc
 from folkmoot.authority.solana.seeds import Chain, chain_of
-from folkmoot.authority.solana.sender import Sender
+from folkmoot.authority.solana.sender import NOT_GRANTED, NOT_OURS, Sender
 from folkmoot.authority.solana.subset import fitted, misfits
 from folkmoot.core.config import all_broken
 from folkmoot.core.coordinator import Coordinator, Run, next_tick
 from folkmoot.core.coordinator import messages as m
-from folkmoot.host.clock import wall_clock
+from folkmoot.host.clock import backoff, wall_clock
 from folkmoot.host.signing import Identity
 from folkmoot.host.tasks import end_tasks
 
 SUBMIT_TIMEOUT = 60.0
 SLOT_SECONDS = 0.4
 LONGEST_WAIT = 4.0  # seconds that a tick may come late because everybody leaves it to others
-TICK_AGAIN = 0.5
-NOT_OURS = ("NotTheOwner", "NotTheJoinAuthority", "WrongGrant", "NotConfigured")
+TICK_AGAIN = 0.5  # seconds to the second tick for the same; longer and longer to those after it
 
 
 class _Turn(NamedTuple):
@@ -87,7 +86,7 @@ class SolanaAuthority:
         except TimeoutError:
             why = self._follower.last_error or "the transaction was not confirmed in time"
             raise Unreachable(f"{self.place}: {why}") from None
-        if refused is not None and refused.code == "NotGranted":
+        if refused is not None and refused.code == NOT_GRANTED:
             raise Denied(
                 f"{self.place}: {refused.reason}: ask its owner for"
                 f" `folkmoot solana authorize {self.place} {self._me}`"
@@ -214,14 +213,20 @@ class SolanaAuthority:
 
     async def _tick(self) -> None:
         turn: _Turn | None = None
+        waits = backoff(TICK_AGAIN)
         while True:
             news, now = self._shown.news, wall_clock()
-            turn = self._turn(now, turn)
+            before, turn = turn, self._turn(now, turn)
+            if turn != before:
+                waits = backoff(TICK_AGAIN)
             try:
                 async with asyncio.timeout(None if turn is None else max(turn.at - now, 0) / 1000):
                     await news.wait()
             except TimeoutError:
-                await self._tick_now()
+                taken = await self._tick_now()
+                # A node that says so and shows no change would have us pay for tick after tick.
+                if not taken or self._turn(wall_clock(), turn) == turn:
+                    await asyncio.sleep(next(waits))
 
     def _turn(self, now: int, last: _Turn | None) -> _Turn | None:
         """Ours to tick; `last` if it is for the same. None when nothing will be due, or for us."""
@@ -240,15 +245,14 @@ class SolanaAuthority:
         clients = self.state.active + len(self.state.pending)
         return _Turn(began, due, due + round(1000 * left_to_others(clients)))
 
-    async def _tick_now(self) -> None:
+    async def _tick_now(self) -> bool:
+        """Whether it was taken; if not, later, or somebody else's will be."""
         told = say.spoken(m.Tick(), self.state, 0, b"")  # type: ignore[arg-type]
         try:
             async with asyncio.timeout(SUBMIT_TIMEOUT):
-                refused = await self._send(told)
+                return await self._send(told) is None
         except (Unreachable, Denied, TimeoutError):
-            refused = m.Refused("NothingDue", "")  # later, or somebody else
-        if refused is not None:
-            await asyncio.sleep(TICK_AGAIN * random.uniform(0.5, 1.0))
+            return False
 
 
 def left_to_others(clients: int) -> float:

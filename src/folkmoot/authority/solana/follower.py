@@ -7,6 +7,7 @@ the usual one may have stopped following the cluster and answer as if nothing ha
 
 import asyncio
 import base64
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ from folkmoot.authority import Denied, Unreachable
 from folkmoot.authority.solana import answers, layout
 from folkmoot.authority.solana.account import AccountError, Record, read, state_of
 from folkmoot.authority.solana.place import websocket_url
-from folkmoot.authority.solana.rpc import Rpc
+from folkmoot.authority.solana.rpc import Behind, Rpc
 from folkmoot.core.coordinator import Coordinator
 from folkmoot.core.unreadable import UNREADABLE
 from folkmoot.host.clock import backoff
@@ -100,18 +101,19 @@ class Follower:
 
     async def _refresh(self) -> None:
         if self._sequence >= 0:
-            slot, number = await self._rpc.call(self._read_number, *self._asked(_NUMBER))
+            asked = self._asked(_NUMBER, self._rpc.since)
+            slot, number = await self._rpc.call(self._read_number, *asked)
             self._compare(number)
             if number is not None and number <= self._sequence:
                 self.slot = slot
                 return
-        self.slot, news = await self._rpc.call(self._read_whole, *self._asked(_WHOLE))
+        asked = self._asked(_WHOLE, self._rpc.since)
+        self.slot, news = await self._rpc.call(self._read_whole, *asked)
         self._take(news)
 
-    def _asked(self, options: dict[str, Any]) -> tuple[Any, ...]:
-        """For the account as a node has it that is not behind what we know of."""
-        options = {**options, "minContextSlot": self._rpc.since}
-        return "getAccountInfo", str(self._address), options
+    def _asked(self, options: dict[str, Any], since: int) -> tuple[Any, ...]:
+        """For the account as a node has it that knows of slot `since`."""
+        return "getAccountInfo", str(self._address), {**options, "minContextSlot": since}
 
     def _compare(self, number: int | None) -> None:
         now = asyncio.get_running_loop().time()
@@ -126,24 +128,17 @@ class Follower:
             )
 
     def _read_number(self, told: msgspec.Raw) -> tuple[int, int | None]:
-        """(slot, number of the newest change, or None when there is no account)."""
-        slot, account = self._read_account(told)
-        if account is None:
-            return slot, None
-        number = base64.b64decode(account.data[0], validate=True)
-        if len(number) != _SEQUENCE["length"]:
-            raise ValueError("it shows another part of the account")
-        return slot, int.from_bytes(number, "little")
+        slot, number = _number_of(told)
+        return self._checked(slot), number
 
     def _read_whole(self, told: msgspec.Raw) -> tuple[int, tuple[Record, Coordinator] | None]:
-        slot, account = self._read_account(told)
-        return slot, self._news(account)
-
-    def _read_account(self, told: msgspec.Raw) -> tuple[int, answers.Account | None]:
         slot, account = answers.read_account(told)
+        return self._checked(slot), self._news(account)
+
+    def _checked(self, slot: int) -> int:
         if slot < self._rpc.since:
-            raise ValueError(f"it shows what was before slot {self._rpc.since}")
-        return slot, account
+            raise Behind(f"a node shows what was before slot {self._rpc.since}")
+        return slot
 
     def _news(self, account: answers.Account | None) -> tuple[Record, Coordinator] | None:
         """The account's record and state if it is newer; raises `Denied` when it is not our run."""
@@ -164,15 +159,17 @@ class Follower:
             self._on_news(*news)
 
     async def _ask_others(self) -> None:
+        shown = -1  # by the last one that knew more
         while len(self._rpc.urls) > 1:
             await asyncio.sleep(OTHERS_SECONDS)
+            if self._sequence < shown:
+                self._rpc.since = 0  # whoever told of that slot keeps what happened from us
             try:
-                url, (_, number) = await self._rpc.ask_another(
-                    self._read_number, *self._asked(_NUMBER)
-                )
+                url, (_, number) = await self._rpc.ask_another(_number_of, *self._asked(_NUMBER, 0))
             except (Unreachable, Denied):
                 continue
             if number is not None and number > self._sequence:
+                shown = number
                 self._rpc.ask_first(url)
                 self.look_now()
 
@@ -197,6 +194,7 @@ class Follower:
             asked["params"] = [str(self._address), _WHOLE]
             await socket.send(msgspec.json.encode(asked).decode())
             async for message in socket:
+                began = time.monotonic()
                 self.received += len(message)
                 told = msgspec.json.decode(message, type=answers.Notification).params
                 news = self._news(told.result.value) if told else None
@@ -204,3 +202,16 @@ class Follower:
                 if stale > STALE_MAX:
                     raise ValueError("it tells nothing new, again and again")
                 self._take(news)
+                # Half of our time at most: there is no end to what one can make up.
+                await asyncio.sleep(time.monotonic() - began)
+
+
+def _number_of(told: msgspec.Raw) -> tuple[int, int | None]:
+    """(slot, number of the newest change, or None when there is no account)."""
+    slot, account = answers.read_account(told)
+    if account is None:
+        return slot, None
+    number = base64.b64decode(account.data[0], validate=True)
+    if len(number) != _SEQUENCE["length"]:
+        raise ValueError("it shows another part of the account")
+    return slot, int.from_bytes(number, "little")

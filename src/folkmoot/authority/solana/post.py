@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 TIMEOUT = 10.0
 HEAD_MAX = 16 * 1024
 ANSWER_MAX = 4 * 1024 * 1024
+CHUNK_MIN = 1024  # what a smaller chunk counts for: each costs us as much
 
 
 async def post(url: str, body: bytes) -> bytes:
@@ -69,13 +70,14 @@ async def _answer(reader: asyncio.StreamReader) -> bytes:
 
 
 async def _chunks(reader: asyncio.StreamReader) -> bytes:
-    whole = bytearray()
+    whole, counted = bytearray(), 0
     while True:
         line = (await reader.readuntil(b"\r\n")).decode("latin-1")
-        size = _bounded(line.partition(";")[0], 16, len(whole))
+        size = _bounded(line.partition(";")[0], 16, counted)
         if size == 0:
             return bytes(whole)
         whole += await reader.readexactly(size)
+        counted += max(size, CHUNK_MIN)
         await reader.readuntil(b"\r\n")
 
 

@@ -2,7 +2,8 @@
 
 The same bytes may be sent any number of times: a cluster runs them once. Only when a blockhash has
 expired, and nothing became of the transaction, is another one made. A node may keep to itself what
-it is given: what is not heard of is sent again through another one.
+it is given: what is not heard of is sent again through another one. Nor does it end a client: what
+it refuses for good is heard from the others too.
 """
 
 import asyncio
@@ -26,9 +27,13 @@ TRIES = 3
 GIVE_UP_SECONDS = 240.0
 AIRDROP = 10 * 10**9
 DONE = ("confirmed", "finalized")
+EXPIRED = "expired"
 # Of what is sent again: it ran, or a node does not know its blockhash, which another one may.
 UNDER_WAY = ("AlreadyProcessed", "BlockhashNotFound")
 COMMITMENT = "confirmed"
+# With these a client ends, and so it does when it cannot pay: one node's word is not enough.
+NOT_GRANTED = "NotGranted"
+NOT_OURS = ("NotTheOwner", "NotTheJoinAuthority", "WrongGrant", "NotConfigured")
 
 
 class Sender:
@@ -46,28 +51,46 @@ class Sender:
             raise Unreachable("nothing was heard of the transaction: do the nodes work?") from None
 
     async def _send(self, instructions: tuple[Instruction, ...], units: int) -> Refused | None:
-        for _ in range(TRIES):
-            newest = await self._blockhash()
-            made = signed(instructions, self.key, newest.hash, units, self._price)
-            wire = base64.b64encode(bytes(made)).decode()
+        tries, refusing = TRIES, set[str]()
+        while tries > 0:
             try:
-                await self._hand_over(wire)
-                status = await self._confirmed(
-                    str(made.signatures[0]), wire, newest.lastValidBlockHeight
-                )
+                status = await self._run(instructions, units)
             except TransactionRefused as refused:
-                told = refused.error
-                if told == "BlockhashNotFound":
-                    self._rpc.pass_over(self._rpc.url)
-                    continue
-                if is_poor(told) and await self._get_lamports():
-                    continue
-                return self._refused(told, str(refused))
-            if status is not None:
-                self._rpc.since = max(self._rpc.since, status.slot)
-                return None if status.err is None else self._refused(status.err, "")
-            self._rpc.pass_over(self._rpc.url)
+                error, message = refused.error, str(refused)
+            else:
+                error, message = status.err if status else EXPIRED, ""
+            if error is None:
+                return None
+            node = self._rpc.url
+            if error in (EXPIRED, "BlockhashNotFound"):
+                tries -= 1
+            elif is_poor(error) and await self._get_lamports():
+                tries -= 1
+                continue
+            elif not _is_final(error) or not self._others_unheard(refusing, node):
+                return self._refused(error, message)
+            self._rpc.pass_over(node)
         raise Unreachable("the transaction expired again and again: is the cluster very busy?")
+
+    def _others_unheard(self, refusing: set[str], node: str) -> bool:
+        """Whether there are nodes that did not refuse for good yet, as `node` just did."""
+        again = node in refusing  # it was asked again because no other one answers
+        refusing.add(node)
+        return not again and len(refusing) < len(self._rpc.urls)
+
+    async def _run(
+        self, instructions: tuple[Instruction, ...], units: int
+    ) -> answers.Status | None:
+        """What became of one transaction; None when it expired."""
+        newest = await self._blockhash()
+        made = signed(instructions, self.key, newest.hash, units, self._price)
+        wire = base64.b64encode(bytes(made)).decode()
+        await self._hand_over(wire)
+        signature = str(made.signatures[0])
+        status = await self._confirmed(signature, wire, newest.lastValidBlockHeight)
+        if status is not None:
+            self._rpc.since = max(self._rpc.since, status.slot)
+        return status
 
     async def _blockhash(self) -> answers.Blockhash:
         options = {"commitment": COMMITMENT}
@@ -126,3 +149,8 @@ class Sender:
         address = str(self.key.pubkey())
         await self._rpc.call(bytes, "requestAirdrop", address, AIRDROP)
         return True
+
+
+def _is_final(error: Any) -> bool:
+    named = custom_error(error)
+    return is_poor(error) or (named is not None and named[0] in (NOT_GRANTED, *NOT_OURS))

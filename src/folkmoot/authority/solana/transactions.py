@@ -56,7 +56,7 @@ def custom_error(error: Any) -> tuple[str, str] | None:
     """(name, sentence) when the program refused it."""
     inner = _instruction_error(error)
     code = inner.get("Custom") if isinstance(inner, dict) else None
-    return layout.explain(code) if isinstance(code, int) else None
+    return layout.explain(code) if isinstance(code, int) and 0 <= code < 2**32 else None
 
 
 def _instruction_error(error: Any) -> Any:

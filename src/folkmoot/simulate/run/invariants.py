@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.audits import auditors
 from folkmoot.core.coordinator.client.waiting import SHORTEST_SILENCE
+from folkmoot.core.coordinator.impossible import impossible
 from folkmoot.core.coordinator.state import CheckpointSource, Coordinator, Left, Phase
 from folkmoot.core.identity import short
 from folkmoot.simulate.audit import Chart, Invariant, Problems, Step
@@ -46,6 +47,12 @@ def a_phase_changes_once(audit: RunAudit, step: RunStep) -> Problems:
     count = sum(isinstance(effect, m.StateChanged) for effect in step.effects)
     if count > 1:
         yield f"{count} phases at once"
+
+
+def clients_can_compute_with_it(audit: RunAudit, step: RunStep) -> Problems:
+    """A client refuses a state that is impossible: no true one may be."""
+    if wrong := impossible(step.after):
+        yield wrong
 
 
 def phases_are_earned(audit: RunAudit, step: RunStep) -> Problems:
@@ -333,6 +340,7 @@ def _samples(mask: int) -> str:
 INVARIANTS: tuple[Invariant, ...] = (
     *OF_EVERY_MACHINE,
     a_phase_changes_once,
+    clients_can_compute_with_it,
     phases_are_earned,
     time_goes_forward,
     places_are_kept,
