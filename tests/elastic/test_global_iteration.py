@@ -209,7 +209,7 @@ def test_hints_of_a_stranger_change_nothing(alone: Threads) -> None:
 def test_whom_it_waits_for_is_said(
     threads: Threads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "TELL_AFTER", 100)
+    monkeypatch.setattr(module, "TELL_AFTER", 0)
     with threads.rank(0, join_timeout=1_000) as it:
         assert it.advance()
     assert "rank 0 waits to begin iteration 0 for ranks 1, 2: the first iteration" in caplog.text

@@ -282,7 +282,7 @@ async def test_a_region_that_is_left_out_takes_the_next_round(tmp_path: Path) ->
     """Above they go on after their deadline, and the region gives its own round up."""
     may = asyncio.Event()
     people = [Slow(n, may, asyncio.get_running_loop()) for n in range(2)]
-    rules = {"quorum": 0.5, "round_deadline": 5.0}
+    rules = {"quorum": 0.5, "round_deadline": 10.0}
     config = upper_config(tmp_path, {"north": 2, "south": 2}, rules=rules)
     async with watching(config) as server, asyncio.TaskGroup() as tasks:
         for name, those in (("north", people), ("south", [Learner(2), Learner(3)])):

@@ -55,7 +55,7 @@ async def test_a_distant_coordinator_is_reached_with_one_connection(tmp_path: Pa
     ):
         participant = Connection(address, RUN, identity("a"), longest_pause=ROUND_TRIP / 4)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 answer = await participant.insist("Rendezvous", wire.RendezvousRequest())
         finally:
             await participant.close()

@@ -53,7 +53,7 @@ def config(folder, secure=True, aggregation=PLAIN, port=0, **rules):
     kept = BucketConfig(keep_updates=True)
     # Short times only where somebody is missed: a machine under load makes everybody slow.
     some_vanish = rules.get("spares", 0) > 0
-    silent_after = {"heartbeat_time": 1.0, "heartbeat_timeout": 1.0} if some_vanish else {}
+    silent_after = {"heartbeat_time": 1.0, "heartbeat_timeout": 4.0} if some_vanish else {}
     rounds = {"rounds": 2, "min_participants": 4, **silent_after}
     given = Federation(
         run_id="sum",
@@ -61,7 +61,7 @@ def config(folder, secure=True, aggregation=PLAIN, port=0, **rules):
         initial_weights="zeros",
         bucket=kept,
         server=ServerConfig(port=port, state="state"),
-        secure=SecureConfig(enabled=secure, step_timeout=2.0 if some_vanish else 60.0),
+        secure=SecureConfig(enabled=secure, step_timeout=5.0 if some_vanish else 60.0),
         aggregation=aggregation,
     )
     return rooted(given, folder)
