@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from folkmoot.client import events
 from folkmoot.core.coordinator import messages as m
+from support.authorities import OWNER
 from support.small_run import QUICK, SmallRun, agreement, small_run
 
 FAR = "127.0.0.2"
@@ -35,7 +36,8 @@ async def one_cut_off(run: SmallRun) -> None:
     (far,) = await run.join()
     await run.until(run.in_round(2))
     ip("route", "add", "blackhole", f"{FAR}/32", "table", "local")
-    await run.until(lambda: (far.id, "Unhealthy") in run.removed())
+    # Unhealthy, or gone by the word of the others: that depends on who was slow.
+    await run.until(lambda: far.id in {who for who, _ in run.removed()})
     await run.until(lambda: any(e.what == "no model" for e in far.all(events.Peers)))
     ip("route", "del", "blackhole", f"{FAR}/32", "table", "local")
     await run.until(lambda: far.sources()[-1:] == ["peers"])
@@ -65,19 +67,29 @@ FAULTS: dict[str, Callable[[SmallRun], Awaitable[None]]] = {
 }
 
 
+async def end_after(run: SmallRun, steps: int) -> None:
+    """It was without end: on no machine, however slow, is it over before the line is back."""
+    last = run.state.progress.step + steps
+    changed = replace(run.run, config=replace(run.run.config, total_steps=last))
+    owner = run.keeper.open(OWNER)
+    assert await owner.submit(m.Update(changed)) is None
+    await owner.close()
+    await run.until(run.finished)
+    assert run.state.progress.step == last
+
+
 async def main(fault: str) -> None:
     ip("link", "set", "lo", "up")
     ip("-6", "address", "flush", "dev", "lo")  # one way is easier to cut than two
-    config = {"total_steps": 30, "rounds_per_epoch": 8, "init_min_clients": 3}
+    config = {"total_steps": 10**6, "rounds_per_epoch": 8, "init_min_clients": 3}
     quick = {"max_round_train_time": 3.0, "health_check_timeout": 8.0, "warmup_time": 60.0}
     peers = replace(QUICK, silence=3.0)
     with tempfile.TemporaryDirectory() as folder:
         async with small_run(Path(folder), peers, **config, **quick) as run:
             await run.join(2)
             await FAULTS[fault](run)
-            await run.until(run.finished)
+            await end_after(run, 20)
             assert agreement(run.members)
-            assert run.state.progress.step == 30
             print(run.removed(), len(run.all(m.EpochStarted)), "epochs")
 
 

@@ -117,10 +117,13 @@ def write_config(folder: Path, clients: int, **values: float) -> Path:
 
 
 @contextmanager
-def live(folder: Path, clients: int = 3, **values: float) -> Iterator[Live]:
-    """A served run that `clients` have joined; `values` are those of `write_config`."""
+def live(folder: Path, clients: int = 3, solana: bool = False, **values: float) -> Iterator[Live]:
+    """A run that `clients` have joined; `values` are those of `write_config`."""
     with Live(write_config(folder, clients, **values), folder) as run:
-        run.serve()
+        if solana:
+            run.keep_on_solana()
+        else:
+            run.serve()
         for _ in range(clients):
             run.join()
         try:

@@ -29,6 +29,19 @@ def test_a_client_killed_in_training_comes_back_with_the_model_of_its_peers(
         run.finish()
 
 
+@pytest.mark.faults
+def test_a_run_on_solana_goes_on_when_one_is_killed_and_another_joins_late(tmp_path: Path) -> None:
+    with live(tmp_path, clients=3, solana=True, steps=24, rounds=6) as run:
+        run.until(lambda: run.step() >= 2, "training")
+        run.kill("client-1")
+        run.until(lambda: run.all("server", "ClientRemoved"), "its removal")
+        late = run.join()
+        loaded = run.until(lambda: run.all(late, "ModelLoaded"), "a model")
+        assert loaded[0].source == "peers"
+        run.finish()
+        assert run.all(late, "ShareTrained")
+
+
 def test_ctrl_c_of_a_client_tells_the_run_and_leaves(tmp_path: Path) -> None:
     with live(tmp_path, clients=3, steps=12, rounds=20) as run:
         run.until(lambda: run.step() >= 2, "training")

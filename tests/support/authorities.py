@@ -13,6 +13,7 @@ from folkmoot.authority.access import Access
 from folkmoot.authority.open import open_authority
 from folkmoot.authority.server.claims import Claims
 from folkmoot.authority.server.serve import Listening, listen
+from folkmoot.authority.solana import client, post
 from folkmoot.authority.solana.account import read, state_of
 from folkmoot.authority.solana.create import Owner
 from folkmoot.authority.solana.effects import effects_between
@@ -138,10 +139,14 @@ class SolanaKeeper:
     async def keep(
         cls, run: Run, folder: Path, on_effect: OnEffect, claims: Claims
     ) -> AsyncIterator[Self]:
-        async with serving(slot_seconds=0.1) as net:
-            owner = Owner(Place(run.run_id, (net.url,), PROGRAM_ID), OWNER)
-            await owner.create(run, True, 0, OWNER.public)
-            yield cls(net, run, on_effect)
+        # Clients and network share one process: on a busy machine it is late for itself.
+        with pytest.MonkeyPatch.context() as patient:
+            patient.setattr(post, "TIMEOUT", 60.0)
+            patient.setattr(client, "SUBMIT_TIMEOUT", 120.0)
+            async with serving(slot_seconds=0.1) as net:
+                owner = Owner(Place(run.run_id, (net.url,), PROGRAM_ID), OWNER)
+                await owner.create(run, True, 0, OWNER.public)
+                yield cls(net, run, on_effect)
 
     def _newest(self) -> Coordinator:
         found = self._ledger.account(self._address)
