@@ -1,4 +1,7 @@
-"""What liars send, attack by attack: each is well-formed."""
+"""What liars send, attack by attack: each is well-formed.
+
+A result that comes too late is not learnt, and its samples are owed; in a run such a client soon
+loses its place, here it keeps it."""
 
 import numpy as np
 
@@ -15,13 +18,17 @@ ATTACKS = {
     "own old one": 1,
     "a tenth of its share": 1,
     "other data": 1,
-    "delayed by a round": 1,
+    "its result of the round before": 1,
+    "honest but too late": 1,
 }
 """And the bits of an amplitude with which each is tried: with one bit nobody can be loud."""
 
 
-def lie(attack: str, liar: Client, step: int, first: int, honest: dict[bytes, bytes]) -> bytes:
-    """What a liar sends; colluders draw the same numbers and so say nearly the same."""
+def lie(
+    attack: str, liar: Client, step: int, first: int, honest: dict[bytes, bytes]
+) -> bytes | None:
+    """What a liar sends, if it does in time; colluders draw the same numbers and so say nearly the
+    same."""
     plan = liar.method.plan
     match attack:
         case "copy of another's":
@@ -30,7 +37,10 @@ def lie(attack: str, liar: Client, step: int, first: int, honest: dict[bytes, by
             return liar.train(step, first, 1)
         case "other data":
             return liar.train(step, first + 10_000_000)
-        case "delayed by a round":
+        case "honest but too late":
+            liar.train(step, first)
+            return None
+        case "its result of the round before":
             liar.train(step, first)
             return liar.made[max(step - 1, 0)]
         case "own old one" if step >= 5:

@@ -57,8 +57,9 @@ def play(
             c.share = BATCH // len(here)
             first = seed * 1_000_000 + step * BATCH + n * c.share
             shares[c.name] = (Span(first, first + c.share),)
-            lies = c in bad
-            sent[c.name] = lie(attack, c, step, first, sent) if lies else c.train(step, first)
+            made = lie(attack, c, step, first, sent) if c in bad else c.train(step, first)
+            if made is not None:
+                sent[c.name] = made
         votes = [witness(c, step, sent, clients, screen) for c in good if c in here]
         kept = table.close(votes, sum(c in here for c in bad), sent)
         lost += sum(c.name in sent and c.name not in kept for c in good)

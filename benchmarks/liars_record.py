@@ -1,5 +1,12 @@
-"""Outcomes, kept in a file so that a stopped benchmark continues, and the table they make."""
+"""Outcomes, kept in a file so that a stopped benchmark continues, and the table they make.
 
+Runs that differ in nothing but their data differ by some per cent, and so do two that begin alike,
+once one of them learnt another result. So every attack is tried with several seeds, each beside the
+honest clients alone with the same seed: the mean of those differences and their standard deviation.
+"""
+
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -8,7 +15,7 @@ import results
 from liars_attacks import ATTACKS
 from liars_play import AUDITED, ROUNDS, Outcome, play
 
-SEEDS = 3
+SEEDS = 5
 SIZES = {"1 of 4": (4, 1), "2 of 8": (8, 2), "3 of 10": (10, 3)}
 
 
@@ -18,7 +25,7 @@ class Record:
     def __init__(self, path: Path, files: tuple[Path, Path]) -> None:
         self.path, self.files = path, files
 
-    def get(self, name: str, attack: str, screen: bool, bits: int, seed: int = 0) -> Outcome:
+    def get(self, name: str, attack: str, screen: bool, bits: int, seed: int) -> Outcome:
         key, (n, liars) = [name, attack, screen, bits, ROUNDS, AUDITED, seed], SIZES[name]
         for line in self.path.read_bytes().splitlines() if self.path.exists() else ():
             known, outcome = msgspec.json.decode(line, type=tuple[list[object], Outcome])
@@ -35,33 +42,69 @@ class Record:
         return outcome
 
 
-def row_of(record: Record, name: str, attack: str, screen: bool) -> tuple[float, Outcome]:
+def compared(
+    record: Record, name: str, attack: str, screen: bool, seed: int
+) -> tuple[float, Outcome]:
     """Per cent above the honest clients alone, and the outcome."""
-    bits = ATTACKS.get(attack, 1)
-    base, made = record.get(name, "", True, bits).loss, record.get(name, attack, screen, bits)
-    return round(100 * (made.loss / base - 1), 1), made
+    bits = ATTACKS[attack]
+    base = record.get(name, "", True, bits, seed).loss
+    made = record.get(name, attack, screen, bits, seed)
+    return 100 * (made.loss / base - 1), made
 
 
-def noise(record: Record, name: str) -> float:
-    """The largest difference between runs of honest clients on other data, in per cent."""
-    found = [record.get(name, "", True, 1, seed).loss for seed in range(SEEDS)]
-    return round(100 * (max(found) / min(found) - 1), 1)
+def play_all(record: Record, sizes: Sequence[str], seeds: int) -> None:
+    """Seed after seed, so that a benchmark that is stopped has some of every row."""
+    for seed in range(seeds):
+        for name in sizes:
+            record.get(name, "", True, 1, seed)
+            for attack in ATTACKS:
+                for screen in (True, False) if name == "1 of 4" else (True,):
+                    compared(record, name, attack, screen, seed)
 
 
-def table(record: Record) -> dict[str, dict[str, object]]:
+def table(record: Record, seeds: int) -> dict[str, dict[str, object]]:
     rows: dict[str, dict[str, object]] = {}
     for attack in ATTACKS:
         row = rows.setdefault(attack, {})
-        row["1 of 4, not screened, %"] = row_of(record, "1 of 4", attack, False)[0]
         for name in SIZES:
-            row[f"{name}, %"], made = row_of(record, name, attack, True)
-            row[f"{name}, out in round"] = rounds_of(made.ejected)
+            for screen in (False, True) if name == "1 of 4" else (True,):
+                pairs = [compared(record, name, attack, screen, seed) for seed in range(seeds)]
+                said = name if screen else f"{name}, neither"
+                row[f"{said}, %"] = spread([above for above, _ in pairs])
+            row[f"{name}, out in round"] = rounds_of([made for _, made in pairs])
     return rows
 
 
-def losses(record: Record) -> dict[str, float]:
-    return {name: results.significant(row_of(record, name, "", True)[1].loss) for name in SIZES}
+def innocent(record: Record, seeds: int) -> int:
+    """Honest clients that were ejected, in all runs."""
+    made = [
+        compared(record, n, a, True, s)[1] for n in SIZES for a in ATTACKS for s in range(seeds)
+    ]
+    return sum(one.innocent for one in made)
 
 
-def rounds_of(ejected: list[int | None]) -> str:
-    return ", ".join("never" if one is None else str(one) for one in sorted(ejected, key=str))
+def honest(record: Record, seeds: int) -> dict[str, dict[str, object]]:
+    """The honest clients alone: their losses, and how much those differ by chance, in per cent."""
+    rows: dict[str, dict[str, object]] = {}
+    for name in SIZES:
+        losses = [record.get(name, "", True, 1, seed).loss for seed in range(seeds)]
+        mean = statistics.fmean(losses)
+        rows[name] = {
+            "loss": results.significant(mean),
+            "standard deviation, %": round(100 * statistics.stdev(losses) / mean, 1),
+            "largest to smallest, %": round(100 * (max(losses) / min(losses) - 1), 1),
+        }
+    return rows
+
+
+def spread(values: list[float]) -> str:
+    return f"{statistics.fmean(values):.1f} ± {statistics.stdev(values):.1f}"
+
+
+def rounds_of(outcomes: list[Outcome]) -> str:
+    """When liars were ejected, and how many of them never were."""
+    when = [one for outcome in outcomes for one in outcome.ejected]
+    out = sorted(one for one in when if one is not None)
+    never = f"{len(when) - len(out)} of {len(when)} never" if len(out) < len(when) else ""
+    first = f"{out[0]}–{out[-1]}" if out and out[0] < out[-1] else "".join(map(str, out[:1]))
+    return ", ".join(part for part in (first, never) if part)

@@ -4,10 +4,10 @@ Clients in one process train a small GPT on the source of Python's standard libr
 method (DisTrO) and its real wire format; the honest ones witness every round with the real rules
 (`screening.py`, `audits.py`, a quorum, `standing.py`). Liars also lie as witnesses: they attest
 each other, screen nobody, and pass each other as auditors. Every run is compared with one of its
-honest clients alone, which train as many samples in a round; several of those, on other data, show
-how much two runs differ by chance.
+honest clients alone, which train as many samples in a round, on the same data; every seed is other
+data.
 
-    python benchmarks/run_liars.py              # some minutes; continues where it was stopped
+    python benchmarks/run_liars.py              # an hour; continues where it was stopped
     python benchmarks/run_liars.py --quick      # one liar of four only
     python benchmarks/run_liars.py --honest 2000    # honest clients of all kinds: nobody is ejected
     python benchmarks/run_liars.py --honest 2000 --audited 100    # of their results, else 5
@@ -20,10 +20,9 @@ import torch
 
 import results
 from learning_curves import prepared
-from liars_attacks import ATTACKS
 from liars_honest import all_honest
 from liars_play import AUDITED, ROUNDS
-from liars_record import SIZES, Record, losses, noise, row_of, table
+from liars_record import SEEDS, SIZES, Record, honest, innocent, play_all, table
 
 HONEST, HONEST_AUDITED = 2000, 5
 """Rounds of honest clients, and per cent of their results that are audited, on the pages."""
@@ -34,6 +33,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one liar of four only")
     parser.add_argument("--honest", type=int, default=0, help="only honest clients, so many rounds")
     parser.add_argument("--audited", type=int, default=HONEST_AUDITED, help="per cent, of those")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="runs of each attack, two or more")
     parser.add_argument("--sizes", nargs="*", choices=SIZES, help="only these; prints, no pages")
     parser.add_argument("--out", type=Path, default=Path("out/learning"))
     options = parser.parse_args()
@@ -48,18 +48,15 @@ def main() -> None:
         return
     record = Record(options.out / "liars.jsonl", files)
     sizes = ["1 of 4"] if options.quick else options.sizes or list(SIZES)
-    for name in sizes:
-        noise(record, name)
-        for attack in ATTACKS:
-            for screen in (True, False) if name == "1 of 4" else (True,):
-                row_of(record, name, attack, screen)
+    play_all(record, sizes, options.seeds)
     if sizes == list(SIZES):
         figures = {
             "rounds": ROUNDS,
             "audited": AUDITED,
-            "attacks": table(record),
-            "honest_loss": losses(record),
-            "noise": {name: noise(record, name) for name in SIZES},
+            "seeds": options.seeds,
+            "attacks": table(record, options.seeds),
+            "honest": honest(record, options.seeds),
+            "innocent": innocent(record, options.seeds),
         }
         results.write("run_liars", "make bench-liars", figures)
 

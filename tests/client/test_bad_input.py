@@ -23,7 +23,15 @@ from folkmoot.core.method_config import DistroConfig
 from folkmoot.exchange.peer import wire
 from folkmoot.exchange.peer.message import Content, seal
 from folkmoot.exchange.peer.model import GET_MANIFEST
-from support.small_run import PATIENCE, RunMember, SmallRun, agreement, all_learnt, small_run
+from support.small_run import (
+    PATIENCE,
+    QUICK,
+    RunMember,
+    SmallRun,
+    agreement,
+    all_learnt,
+    small_run,
+)
 
 Told = Callable[[RunMember, Result, bytes], None]
 
@@ -195,6 +203,31 @@ async def test_a_result_that_cannot_be_learnt_is_refused_by_everyone(
         await finish(run, honest, liar, SPOILT[spoiling])
 
 
+def withholds(liar: RunMember) -> None:
+    """Tells of its result and gives it to nobody."""
+    results = liar.member.results
+    truly = results.tell
+
+    def tell(result: Result) -> int:
+        told = truly(result)
+        liar.peer.drop(result.blob)
+        return told
+
+    results.tell = tell
+
+
+async def test_nobody_waits_for_a_result_that_its_maker_does_not_give_out(tmp_path: Path) -> None:
+    """The time of a round is longer than that of this test, and its first round says no pace."""
+    config = {**CONFIG, "max_round_train_time": 10 * PATIENCE}
+    async with small_run(tmp_path, replace(QUICK, inline_limit=0), **config) as run:
+        honest = await run.join(3)
+        (liar,) = await run.join(prepare=withholds)
+        await finish(run, honest, liar, "does not give it out")
+        judged = [(e.attested, e.owed) for e in run.all(m.RoundJudged)]
+        assert judged[0] == (3, 1)
+        assert {who for who, _ in run.removed()} == {liar.id}
+
+
 def copies(liar: RunMember) -> None:
     """Publishes every commitment it hears of as its own too, with bytes that do not fit."""
     hears = liar.member.results._tell_machine
@@ -277,7 +310,8 @@ async def test_two_different_results_for_one_batch_leave_one_model(tmp_path: Pat
             for sealed in messages if turn % 2 else reversed(messages):
                 liar.peer._roster.link(peer).send(wire.encode(wire.Gossip(sealed)))
 
-    config = {**CONFIG, "total_steps": 6}
+    # Nobody waits for the liar: the time of a round is for a busy machine.
+    config = {**CONFIG, "total_steps": 6, "max_round_train_time": 20}
     async with small_run(tmp_path, **config) as run:
         honest = await run.join(3)
         (liar,) = await run.join(prepare=lies(equivocate, then=False))

@@ -7,6 +7,7 @@
 > 1 run witness b sees=a,b model=m (results of a round: `c:x` is another one of c)
 > 2 loaded m       > 2 not_loaded
 > 3 trained        > 3 not_trained     > 3 offered b     > 3 arrived b what=x round=0
+> 3 unavailable b
 > 3 heard b        > 3 hung_up b       > 3 audited passes=b,c fails=d
 > 3 arrived b toward=all         its direction: where `all` go, `against` them, `nowhere`, or that
                                  of another's result of this round: `toward=c`
@@ -164,6 +165,9 @@ class ClientWords(Words):
     def say_arrived(self, who: str, what: str = "", round: str = "", toward: str = "") -> c.Arrived:
         result = self._result(who, what, round)
         return c.Arrived(result, self._sketch(result, toward))
+
+    def say_unavailable(self, who: str, what: str = "") -> c.Unavailable:
+        return c.Unavailable(self._result(who, what, ""))
 
     def _sketch(self, result: Result, toward: str) -> bytes:
         if not toward:

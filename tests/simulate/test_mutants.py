@@ -15,6 +15,7 @@ LATE = {
     "one witness has results screened": 221,
     "the blame stays with who was told first": 268,
     "an aggregator obeys an old call": 658,
+    "the slowest round is usual": 7_000_091,
 }
 BROKEN = [
     (world, name)

@@ -2,13 +2,15 @@
 
 A result is a few numbers that its sender signed (`Result`) and the bytes that they name. It counts
 once its bytes are what its sender committed to, for the samples that were its own, and can be
-learnt. Whatever else a peer sends is refused, noted, and as if it had not come. A result that came
+learnt. Whatever else a peer sends is refused, noted, and as if it had not come; the same holds for
+what its sender does not give out, and nobody waits for either. A result that came
 too late or not at all is asked for; then only what a witness saw is fetched, since those who answer
 did not sign it.
 """
 
 import random
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 from blake3 import blake3
@@ -140,13 +142,20 @@ class Results:
         message = self._messages.pop((result.sender, result.commitment), None)
         try:
             if message is not None:
-                payload = await self.peer.body(message, result.size)
+                withheld = partial(self._give_up, result, "its sender does not give it out")
+                payload = await self.peer.body(message, result.size, withheld=withheld)
             else:
                 payload = await self._get(result)
         except Unavailable as error:
-            self._refuse(result.sender, result.height, str(error))
+            self._give_up(result, str(error))
             return
-        self._take(result, payload, action.step, action.share)
+        if not self._take(result, payload, action.step, action.share):
+            self._tell_machine(c.Unavailable(result))
+
+    def _give_up(self, result: Result, reason: str) -> None:
+        """Wait for it no longer; if it comes after all, it counts."""
+        self._refuse(result.sender, result.height, reason)
+        self._tell_machine(c.Unavailable(result))
 
     async def _get(self, result: Result) -> bytes:
         providers = [result.sender, *sorted(self.peer.neighbours() - {result.sender})]

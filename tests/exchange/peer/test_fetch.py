@@ -154,6 +154,40 @@ async def test_a_provider_that_stalls_is_replaced(parts: tuple[bytes, ...]) -> N
         serving.cancel()
 
 
+async def test_who_told_of_content_and_does_not_give_it_out_is_known_before_time_is_up() -> None:
+    """It says that it is not there, at once; or says nothing, twice."""
+    async with members(2, inline_limit=0, stall=0.4) as (here, author):
+        told_of = asyncio.Event()
+        author.publish(1, b"", CONTENT)
+        message = await here.receive()
+        author.drop(NAME)
+        getting = asyncio.create_task(here.body(message, 2 * PIECE, withheld=told_of.set))
+        await told_of.wait()
+        author.put(CONTENT)
+        assert await getting == CONTENT
+
+
+async def test_who_stalls_once_may_do_better_and_twice_withholds() -> None:
+    async with members(2, stall=0.4) as peers, a_rogue_among(peers) as rogue:
+        here, honest = peers
+        said: list[bytes] = []
+        serving = asyncio.create_task(_answer_with(rogue))
+        done = asyncio.Event()
+
+        def withheld(peer: bytes) -> None:
+            said.append(peer)
+            if peer == rogue.id:
+                done.set()
+
+        asked = [rogue.id, honest.id]
+        getting = asyncio.create_task(here.get(NAME, asked, 2 * PIECE, width=1, withheld=withheld))
+        await done.wait()
+        assert sorted(said) == sorted(asked)
+        honest.put(CONTENT)
+        assert await getting == CONTENT
+        serving.cancel()
+
+
 async def test_when_a_provider_is_killed_another_goes_on_where_it_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -16,7 +18,8 @@ from folkmoot.core.method_config import (
     SparseLoCoConfig,
 )
 from folkmoot.learning.methods.bfloat16 import from_bfloat16, to_bfloat16
-from folkmoot.learning.methods.distro import wire
+from folkmoot.learning.methods.distro import reference, wire
+from folkmoot.learning.methods.distro.cpu import backend as cpu
 from folkmoot.learning.methods.frame import HEADER
 from folkmoot.learning.methods.influence import LEAST, MOST, sample_weights
 from learning.method_run import Client
@@ -49,8 +52,12 @@ def louder(client: Client, payload: bytes, factor: float) -> bytes:
     return raw.tobytes()
 
 
-def step_along(config: MethodConfig, payloads: list[bytes], samples: tuple[int, ...] = ()):
+def step_along(
+    config: MethodConfig, payloads: list[bytes], samples: tuple[int, ...] = (), backend: Any = None
+) -> torch.Tensor:
     client = Client(0, config)
+    if backend is not None:
+        client.method.backend = backend
     before = client.method.flat.weights.clone()
     client.method.apply(payloads, 0, 1e-2, samples)
     return client.method.flat.weights - before
@@ -67,13 +74,25 @@ def test_a_payload_a_million_times_louder_counts_like_the_others(config: MethodC
     assert alike > (0.99 if isinstance(config, DistroConfig) else 0.9)
 
 
+@pytest.mark.parametrize("backend", [reference, cpu], ids=["reference", "cpu"])
 @pytest.mark.parametrize("bits", [1, 16])
-def test_in_distro_loudness_changes_no_bit(bits: int) -> None:
+def test_in_distro_loudness_changes_no_bit(bits: int, backend: Any) -> None:
     config = DistroConfig(k=8, bits=bits, delay=0)
     clients = [Client(n, config) for n in range(3)]
     made = [client.contribute(0)[0] for client in clients]
     shouted = [louder(clients[0], made[0], LOUD) if bits == 16 else made[0], *made[1:]]
-    assert torch.equal(step_along(config, made), step_along(config, shouted))
+    quiet = step_along(config, made, backend=backend)
+    assert torch.equal(quiet, step_along(config, shouted, backend=backend))
+
+
+def test_an_audit_looks_at_the_direction_of_a_payload_not_at_its_loudness() -> None:
+    clients = [Client(n, DistroConfig(k=8, bits=16, delay=0)) for n in range(3)]
+    made = [client.contribute(0)[0] for client in clients]
+    contrast = clients[0].method.contrast
+    shouted = [louder(client, one, LOUD) for client, one in zip(clients, made, strict=True)]
+    as_it_is = contrast(made[0], made[1:])
+    assert torch.equal(as_it_is, contrast(shouted[0], made[1:]))
+    assert torch.equal(as_it_is, contrast(made[0], shouted[1:]))
 
 
 @every_method

@@ -3,6 +3,8 @@
 The first provider that answers gives the outline and starts to bring pieces; the others join it. A
 provider that lies is blamed and never asked again for this; one that stalls or breaks off is
 replaced, and what it brought stays. One that does not have it (yet) is asked again a little later.
+Whoever asked may be told at once of a provider that does not have it, or stalls a second time: of
+the one that made it and offered it, that is enough to know.
 """
 
 import asyncio
@@ -25,6 +27,8 @@ DRIP = 4096
 FEW, EVERYTHING = 4, 1 << 32
 """Pieces to ask for along with the outline: others wait for it, or there are none."""
 OUTLINE_LIMIT = 64 << 20
+ENOUGH_STALLS = 2
+"""After so many a provider seems not to give it out, as one that says so at once."""
 
 
 class Unavailable(Exception):
@@ -33,6 +37,10 @@ class Unavailable(Exception):
 
 class _Miss(Exception):
     """A provider that may do better later."""
+
+
+class _NotHere(_Miss):
+    """A provider that says it does not have it."""
 
 
 class Download:
@@ -45,10 +53,12 @@ class Download:
         stall: float,
         link: Callable[[bytes], Link | None],
         blame: Callable[[bytes, str], None],
+        withheld: Callable[[bytes], None] = lambda peer: None,
     ) -> None:
         self.name = name
         self.pieces: Pieces | None = None
         self._size_limit, self._stall, self._link, self._blame = size_limit, stall, link, blame
+        self._withheld, self._stalls = withheld, dict[bytes, int]()
         self._patience = 0.0
         self._clock = asyncio.Timeout(None)
         self._news = asyncio.Event()
@@ -129,6 +139,16 @@ class Download:
             except (_Miss, TimeoutError, IrohError) as error:
                 self._said[peer] = describe_error(error)
                 later.append(peer)
+                self._note_miss(peer, error)
+
+    def _note_miss(self, peer: bytes, error: Exception) -> None:
+        stalls = self._stalls.get(peer, 0)
+        if isinstance(error, _NotHere):
+            self._stalls[peer] = ENOUGH_STALLS
+        elif isinstance(error, TimeoutError):
+            self._stalls[peer] = stalls + 1
+        if stalls < ENOUGH_STALLS <= self._stalls.get(peer, 0):
+            self._withheld(peer)
 
     def _complete(self) -> bool:
         return self.pieces is not None and not self.pieces.left
@@ -183,7 +203,7 @@ class Download:
         body = await read_frame(stream, limit, self._stall, wait=self._stall)
         reply: wire.GetReply = wire.decode_get_reply(body)
         if isinstance(reply, wire.RefusedReply):
-            raise _Miss(reply.reason)
+            raise _NotHere(reply.reason)
         return reply
 
     async def _read(self, link: Link, stream: RecvStream, size: int) -> bytes:

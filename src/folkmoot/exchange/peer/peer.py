@@ -147,8 +147,17 @@ class Peer:
             await self._arrived.wait()
         return self._inbox.popleft()
 
-    async def body(self, message: GossipMessage, size_limit: int, seconds: float = 60.0) -> bytes:
-        """A message's body: it rode along, or it is fetched, from its author if possible."""
+    async def body(
+        self,
+        message: GossipMessage,
+        size_limit: int,
+        seconds: float = 60.0,
+        withheld: Callable[[], None] = lambda: None,
+    ) -> bytes:
+        """A message's body: it rode along, or it is fetched, from its author if possible.
+
+        `withheld` is called when the author does not give it out; others are still asked.
+        """
         blob = message.content.blob
         if blob is None:
             return message.content.body
@@ -161,6 +170,7 @@ class Peer:
             message.round,
             width=1,
             seconds=seconds,
+            withheld=lambda peer: withheld() if peer == message.origin else None,
         )
 
     def expire(self, before: int) -> None:
@@ -186,6 +196,7 @@ class Peer:
         round: int | None = None,
         width: int = 4,
         seconds: float = 60.0,
+        withheld: Callable[[bytes], None] = lambda peer: None,
     ) -> bytes:
         """Content by name, from the providers that have it.
 
@@ -194,7 +205,8 @@ class Peer:
         held = self.store.find(name)
         if held is not None:
             return bytes(held.data)
-        download = Download(name, size_limit, self.config.stall, self._roster.link, self._blame)
+        link, stall = self._roster.link, self.config.stall
+        download = Download(name, size_limit, stall, link, self._blame, withheld)
         data = await download.run([p for p in providers if p != self.id], width, seconds)
         assert download.pieces is not None
         self.store.keep(name, data, download.pieces.hashes, round)

@@ -20,6 +20,7 @@ from folkmoot.simulate.run.invariants import (
     INVARIANTS,
     NEED_THE_WORLD,
     honest_models_are_equal,
+    nobody_waits_longer_than_usual_rounds_take,
     only_who_does_not_answer_is_called_gone,
 )
 
@@ -69,8 +70,24 @@ class CalledGone(Fact, frozen=True, tag=True):
     waited: int
 
 
+class WaitedFor(Fact, frozen=True, tag=True):
+    """An honest witness went on without results that might still come, or cannot be had: how long
+    it waited, and how long it may, in milliseconds."""
+
+    client: bytes
+    waited: int
+    limit: int
+
+
 AnyFact = (
-    AuditedFalsely | CalledGone | ResultPublished | ModelLearnt | GaveUp | ModelStored | Crashed
+    AuditedFalsely
+    | CalledGone
+    | WaitedFor
+    | ResultPublished
+    | ModelLearnt
+    | GaveUp
+    | ModelStored
+    | Crashed
 )
 
 
@@ -157,6 +174,9 @@ class RunAudit(Audit[Run, Coordinator]):
         elif isinstance(fact, CalledGone):
             problems = only_who_does_not_answer_is_called_gone(fact)
             self.check("only_who_does_not_answer_is_called_gone", problems)
+        elif isinstance(fact, WaitedFor):
+            problems = nobody_waits_longer_than_usual_rounds_take(fact)
+            self.check("nobody_waits_longer_than_usual_rounds_take", problems)
         elif isinstance(fact, ModelStored):
             self.stored[fact.location] = ToyModel(fact.model_hash, int(fact.samples, 16))
         elif isinstance(fact, GaveUp):

@@ -28,9 +28,11 @@ from folkmoot.simulate.run.audit import (
     ResultPublished,
     RunAudit,
     ToyModel,
+    WaitedFor,
 )
 from folkmoot.simulate.run.coordinator import RunCoordinator
 from folkmoot.simulate.run.directions import direction
+from folkmoot.simulate.run.patience import Patience
 from folkmoot.simulate.run.reference import GENESIS, learn, mask
 
 WATCH = 1500  # milliseconds between two looks at the state, when nothing is told
@@ -69,6 +71,7 @@ class ClientNode(Node):
         self.abandoned: set[tuple[int, int]] = set()
         self.unanswered: list[m.AnyEvent] = []
         self.questions: dict[bytes, int] = {}  # since when a peer has not answered
+        self.patience = Patience()
         self.called: tuple[bytes, ...] = ()  # who is gone, as we said last
 
     def start(self) -> None:
@@ -93,7 +96,10 @@ class ClientNode(Node):
         self.asked = client.asked
         if isinstance(event, c.Heard):
             self.questions.pop(event.peer, None)
-        for effect in machine.apply(client, event, self.loop.now):
+        self.patience.note(client, event, self.loop.now)
+        effects = machine.apply(client, event, self.loop.now)
+        self._look_at_patience(event, effects)
+        for effect in effects:
             self.do(effect)
         if client.shown is None:
             return
@@ -101,6 +107,16 @@ class ClientNode(Node):
         if self.alarm <= self.loop.now or due < self.alarm:
             self.alarm = due
             self.after((due - self.loop.now) * self.rate, self._ring, due)
+
+    def _look_at_patience(self, event: c.Event, effects: list[c.Effect]) -> None:
+        waited = self.patience.look(self.client, effects, self.loop.now)
+        if not self.honest:
+            return
+        # What comes with another event than its own alarm may be late for many reasons.
+        if waited and (isinstance(event, c.Tick) or waited[0] < waited[1]):
+            self.audit.tell(WaitedFor(self.id, *waited))
+        elif isinstance(event, c.Unavailable) and self.patience.in_vain(self.client):
+            self.audit.tell(WaitedFor(self.id, self.loop.now - self.patience.began, 0))
 
     def _ring(self, due: int) -> None:
         if due == self.alarm:
@@ -133,8 +149,11 @@ class ClientNode(Node):
             case c.Tell(result):
                 self.gossip(result, self.roster())
             case c.Fetch(result):
-                # In these worlds bytes travel with their offer.
-                self.happen(c.Arrived(result, self.peers[result.sender].sketch(result)))
+                # In these worlds bytes travel with their offer, or not at all.
+                if self.peers[result.sender].withholds(result):
+                    self.happen(c.Unavailable(result))
+                else:
+                    self.given_result(result)
             case c.Ask():
                 for peer in (self.peers[identity] for identity in self.roster()):
                     self.network.send(self, peer, peer.asked_results, self, effect)
@@ -247,6 +266,10 @@ class ClientNode(Node):
         for peer in (self.peers[identity] for identity in to):
             self.network.send(self, peer, peer.hear, result)
 
+    def withholds(self, result: Result) -> bool:
+        """Whether it tells of a result and gives it to nobody who asks."""
+        return False
+
     def sends_nonsense(self, result: Result) -> bool:
         return False
 
@@ -271,8 +294,11 @@ class ClientNode(Node):
             return
         for sender in ask.shares:
             for result in ledger.own(sender).values():
-                if result.commitment in ask.attested:
-                    self.network.send(self, peer, peer.hear, result)
+                if result.commitment in ask.attested and result.commitment in ledger.sound:
+                    self.network.send(self, peer, peer.given_result, result)
+
+    def given_result(self, result: Result) -> None:
+        self.happen(c.Arrived(result, self.peers[result.sender].sketch(result)))
 
     def _note_gone(self, names: tuple[bytes, ...]) -> None:
         for name in set(names) - set(self.called) if self.honest else ():

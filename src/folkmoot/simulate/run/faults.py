@@ -11,6 +11,7 @@ from folkmoot.core.coordinator.receive import IN_EPOCH
 from folkmoot.core.coordinator.state import Phase, trained
 from folkmoot.simulate.faults import FAULTS, Faults
 
+CRAWLS = 30  # times slower
 IDLE_EVERY = 2000  # milliseconds between two signs of life of one that does nothing else
 
 if TYPE_CHECKING:
@@ -24,6 +25,18 @@ def withdraw(world: RunWorld) -> None:
     for client in random.sample(world.nodes, min(count, len(world.nodes))):
         if client.up:
             client.submit(m.Withdraw(client.id))
+
+
+def crawl(world: RunWorld) -> None:
+    """A client that is there has hardly any of its processor, for a while."""
+    client = world.loop.random.choice(world.nodes)
+    usual = client.sample_time
+    client.sample_time = usual * CRAWLS
+
+    def recover() -> None:
+        client.sample_time = usual
+
+    world.loop.after(world.lasting(2000, 12_000), recover)
 
 
 def hang_up(world: RunWorld) -> None:
@@ -108,6 +121,7 @@ def extend(world: RunWorld) -> None:
 
 RUN_FAULTS: Faults = {
     **FAULTS,
+    "crawl": crawl,
     "hang up": hang_up,
     "withdraw": withdraw,
     "join storm": join_storm,

@@ -26,7 +26,7 @@ from folkmoot.simulate.run.newcomers import (
 )
 
 if TYPE_CHECKING:
-    from folkmoot.simulate.run.audit import CalledGone, ModelLearnt, RunAudit
+    from folkmoot.simulate.run.audit import CalledGone, ModelLearnt, RunAudit, WaitedFor
 
 RunStep = Step[Coordinator]
 S = Phase
@@ -324,6 +324,13 @@ def only_who_does_not_answer_is_called_gone(fact: CalledGone) -> Problems:
         yield f"{short(fact.client)} calls {short(fact.peer)} gone after {fact.waited} ms"
 
 
+def nobody_waits_longer_than_usual_rounds_take(fact: WaitedFor) -> Problems:
+    """One that is there and does not deliver has three usual rounds and two seconds, no less and no
+    more; what its maker does not give out is not waited for."""
+    if fact.waited != fact.limit:
+        yield f"{short(fact.client)} waited {fact.waited} ms, not {fact.limit}"
+
+
 def _samples(mask: int) -> str:
     """A mask as spans, for people."""
     spans = []
@@ -369,6 +376,7 @@ NEED_THE_WORLD = frozenset(
         "only_who_lied_fails_audits",
         "honest_models_are_equal",
         "only_who_does_not_answer_is_called_gone",
+        "nobody_waits_longer_than_usual_rounds_take",
         "agreed_models_are_honest",
         "a_run_hands_on_what_it_counted",
         "a_checkpoint_is_its_progress",

@@ -49,6 +49,7 @@ OTHER_LIES = (
     "spoofs senders",
     "claims to be fast",
     "sends nonsense",
+    "withholds its results",
 )
 WRONG_MODEL = sha256(b"a model that the liars made up").digest()
 
@@ -79,6 +80,10 @@ class LyingClient(ClientNode):
         if "sends nonsense" not in self.lies or liars[0] is not self or state is None:
             return False
         return not self.retired
+
+    def withholds(self, result: Result) -> bool:
+        """To some of its peers it gives them."""
+        return self.lie("withholds its results")
 
     def sketch(self, result: Result) -> bytes:
         toward = ("against", "nowhere")[self.id[0] % 2] if self.sends_nonsense(result) else "all"

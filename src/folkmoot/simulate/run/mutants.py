@@ -18,6 +18,7 @@ from folkmoot.core.coordinator import (
 )
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.client import waiting
+from folkmoot.core.coordinator.client.ledger import Ledger
 from folkmoot.core.coordinator.client.state import ClientState
 from folkmoot.core.coordinator.state import Coordinator, Left, Phase
 from folkmoot.simulate.mutants import Mutants
@@ -134,6 +135,8 @@ MUTANTS: Mutants = {
     ),
     "accusations are believed": ((receive, "_accused", _believe_accusations),),
     "one witness has others called gone": ((absence, "gone", _believe_one),),
+    "the slowest round is usual": ((waiting, "_usual", lambda client: max(client.paces)),),
+    "what cannot be had is waited for": ((Ledger, "cannot_be_had", lambda ledger, result: None),),
     "who hung up is gone": ((waiting, "patience", _none_for_who_hung_up),),
     "the first reporter's model is the truth": ((phases, "agreed_model", _first_reporter),),
     "any model is a checkpoint": ((machine._RECEIVE, m.OpportunisticCooldown, _any_checkpoint),),

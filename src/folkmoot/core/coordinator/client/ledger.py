@@ -92,6 +92,8 @@ class Ledger:
         #: Whose result each commitment is that arrived so. It binds the samples, so it is one
         #: sender's only: whoever else names it has copied it.
         self.sound: dict[bytes, bytes] = {}
+        #: Who does not give out what it told of, or gave something else: nobody waits for it.
+        self.unavailable: set[bytes] = set()
         #: By commitment, what stands for the direction of a result that arrived.
         self.sketches: dict[bytes, bytes] = {}
 
@@ -116,6 +118,11 @@ class Ledger:
         self.offers.setdefault(result.sender, {})[result.commitment] = result
         self.sound[result.commitment] = result.sender
         self.first.setdefault(result.sender, result.commitment)
+
+    def cannot_be_had(self, result: Result) -> None:
+        """Its sender may tell of no other, so that nothing is to be waited for."""
+        if self.told.get(result.sender) == result.commitment:
+            self.unavailable.add(result.sender)
 
     def own(self, sender: bytes) -> dict[bytes, Result]:
         """What a sender offered, without what it copied from others."""

@@ -13,7 +13,8 @@ The rules of this file:
 - Results of round h are learnt before round h + delay + 1 trains, by everyone in the same order. A
   result that the witnesses saw and that is not here is asked for; nothing goes on without it.
 - A witness that waits for others asks whether they are there, and tells the run who does not
-  answer (`waiting.py`). Nobody waits for those who left or will leave when the round ends.
+  answer (`waiting.py`). Nobody waits for those who left or will leave when the round ends, nor for
+  one that tells of a result and does not give it out.
 - What others say is taken only if it fits the round: a member who has that work, once.
 - A client that missed more than the state still tells, or whose model is not the one a quorum
   agreed on, leaves the epoch and comes back for the next one with a fresh copy. It never goes on
@@ -124,6 +125,9 @@ def _note(client: ClientState, event: c.Event) -> Iterator[Effect]:
         case c.Arrived(result, sketch):
             client.heard(result.sender)
             client.arrived(result, sketch)
+        case c.Unavailable(result):
+            if ledger := client.ledger(result):
+                ledger.cannot_be_had(result)
         case c.Audited(epoch, height, passed, failed):
             if (epoch, height) == (client.epoch, client.auditing):
                 client.verdicts = (passed, failed)

@@ -77,6 +77,12 @@ class Arrived(Event, frozen=True, tag=True):
     sketch: bytes = b""
 
 
+class Unavailable(Event, frozen=True, tag=True):
+    """The maker of a result does not give it out, or gives what it did not commit to."""
+
+    result: Result
+
+
 class Learnt(RoundEvent, frozen=True, tag=True):
     """The results that `Learn` named are in the model."""
 

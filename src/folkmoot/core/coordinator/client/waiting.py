@@ -192,7 +192,7 @@ def has_trained(client: ClientState, current: Round) -> bool:
 
 def missing(client: ClientState, state: Coordinator, ledger: Ledger) -> tuple[bytes, ...] | None:
     """Whose results may still come; None when they are too many to name."""
-    left = leavers(state) | {client.id}
+    left = leavers(state) | ledger.unavailable | {client.id}
     if len(ledger.shares) - len(ledger.first) > m.GONE_MAX + len(left):
         return None
     return tuple(s for s in ledger.shares if s not in ledger.first and s not in left)
