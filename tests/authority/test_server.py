@@ -104,20 +104,6 @@ async def test_a_client_goes_on_after_the_server_restarted(tmp_path: Path) -> No
     await authority.close()
 
 
-async def test_who_is_silent_is_removed_in_time_while_others_talk(tmp_path: Path) -> None:
-    async with (
-        serving(tmp_path, min_clients=3, health_check_timeout=1.0) as server,
-        connected(server, A) as at_a,
-        connected(server, B) as at_b,
-    ):
-        for identity, authority in ((A, at_a), (B, at_b)):
-            assert await authority.submit(join(identity)) is None
-        joined = server.keeper.now()
-        while server.keeper.state.pending.get(A.public) is not None:
-            await at_b.submit(m.HealthCheck(B.public))
-            assert server.keeper.now() < joined + 10_000, "still there at ten times its time"
-
-
 async def test_what_a_witness_tells_for_people_is_bounded(tmp_path: Path) -> None:
     long = m.WitnessMetadata(evaluations=(("x" * 65, 0.0),))
     many = m.WitnessMetadata(evaluations=(("x", 0.0),) * 17)

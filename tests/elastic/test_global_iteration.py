@@ -94,19 +94,19 @@ def test_progress_is_told_with_the_next_arrival(threads: Threads) -> None:
 
 
 def test_who_leaves_is_not_waited_for(threads: Threads) -> None:
+    """They hear its farewell: to wait until it is silent would take longer than this test may."""
     last: dict[int, tuple[int, ...]] = {}
+    endless = {"heartbeat_timeout": 10**7}
 
     def work(rank: int) -> None:
-        with threads.rank(rank, iterations=3 if rank == 1 else 6, heartbeat_timeout=60_000) as it:
+        with threads.rank(rank, iterations=3 if rank == 1 else 6, **endless) as it:
             for _ in it:
                 last[rank] = it.members
 
-    began = time.monotonic()
     for rank in range(3):
         threads.start(lambda rank=rank: work(rank))
     threads.join()
     assert last == {0: (0, 2), 1: (0, 1, 2), 2: (0, 2)}
-    assert time.monotonic() - began < 30, "the farewell was not heard: they waited for a timeout"
 
 
 def test_a_rank_that_comes_late_is_admitted(threads: Threads) -> None:

@@ -30,7 +30,7 @@ def test_traffic_is_what_the_kernel_counts() -> None:
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     counted, kernel = map(int, done.stdout.split())
