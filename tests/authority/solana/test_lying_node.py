@@ -523,6 +523,28 @@ async def test_a_state_that_all_others_contradict_ends_with_a_sentence(
                     await anext(watch)
 
 
+async def test_one_node_that_shows_less_ends_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower, "LESS_SECONDS", 0.5)
+    monkeypatch.setattr(follower, "LOOK_SECONDS", 0.1)
+    value = {"owner": str(PROGRAM_ID), "data": [base64.b64encode(bytes(8)).decode(), "base64"]}
+
+    def less(asked: Asked, honest: Honest) -> Any:
+        number = "dataSlice" in str(asked["params"])
+        return in_context(net.ledger.slot, value) if number else honest()
+
+    async with (
+        on_chain() as net,
+        lying(net, less) as node,
+        connected(net, A, node.url) as authority,
+        asyncio.timeout(120),
+    ):
+        await anext(authority.watch())
+        for _ in range(30):
+            await net.next_slot.wait()
+        assert node.asked.count("getAccountInfo") > 1
+        assert await authority.submit(join(A)) is None
+
+
 def told_by_subscription(net: Localnet, data: bytes) -> str:
     told = account_told(net, data)["result"]
     said = {"method": "accountNotification", "params": {"result": told, "subscription": 1}}

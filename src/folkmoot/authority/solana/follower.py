@@ -119,7 +119,9 @@ class Follower:
         now = asyncio.get_running_loop().time()
         if number is None or number >= self._sequence:
             self._less_since = None
-        elif self._less_since is None:
+            return
+        self._rpc.pass_over(self._rpc.url)  # does another one show as little?
+        if self._less_since is None:
             self._less_since = now
         elif now - self._less_since > LESS_SECONDS:
             raise Denied(
