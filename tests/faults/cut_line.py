@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from folkmoot.client import events
 from folkmoot.core.coordinator import messages as m
-from support.authorities import OWNER
 from support.small_run import QUICK, SmallRun, agreement, small_run
 
 FAR = "127.0.0.2"
@@ -67,20 +66,10 @@ FAULTS: dict[str, Callable[[SmallRun], Awaitable[None]]] = {
 }
 
 
-async def end_after(run: SmallRun, steps: int) -> None:
-    """It was without end: on no machine, however slow, is it over before the line is back."""
-    last = run.state.progress.step + steps
-    changed = replace(run.run, config=replace(run.run.config, total_steps=last))
-    owner = run.keeper.open(OWNER)
-    assert await owner.submit(m.Update(changed)) is None
-    await owner.close()
-    await run.until(run.finished)
-    assert run.state.progress.step == last
-
-
 async def main(fault: str) -> None:
     ip("link", "set", "lo", "up")
     ip("-6", "address", "flush", "dev", "lo")  # one way is easier to cut than two
+    # On no machine, however slow, is it over before the line is back.
     config = {"total_steps": 10**6, "rounds_per_epoch": 8, "init_min_clients": 3}
     quick = {"max_round_train_time": 3.0, "health_check_timeout": 8.0, "warmup_time": 60.0}
     peers = replace(QUICK, silence=3.0)
@@ -88,7 +77,7 @@ async def main(fault: str) -> None:
         async with small_run(Path(folder), peers, **config, **quick) as run:
             await run.join(2)
             await FAULTS[fault](run)
-            await end_after(run, 20)
+            await run.end_after(20)
             assert agreement(run.members)
             print(run.removed(), len(run.all(m.EpochStarted)), "epochs")
 
