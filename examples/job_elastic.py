@@ -88,7 +88,8 @@ def save(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step:
 
 
 def make_job(folder: Path, workers: int, dies_at: int) -> JobSpec:
-    job = JobBuilder("elastic").global_env(OMP_NUM_THREADS="1")
+    # Errors of the others are told from the death behind them even if that is heard much later.
+    job = JobBuilder("elastic").global_env(OMP_NUM_THREADS="1").blame_grace(10.0)
     role = job.train("job_elastic:train").elastic(1, workers)
     role.config(folder=str(folder), dies_at=dies_at).resource(cpu=0.5)
     return job.build()
