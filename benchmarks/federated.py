@@ -121,7 +121,8 @@ def measure(name: str, clients: int, params: int, args: argparse.Namespace) -> d
     row = {"system": name, "clients": clients, "params": params, "load1": os.getloadavg()[0]}
     try:
         with systems.ALL[name](job) as started:
-            return row | watch(job, cell, server, started, limit, args.stall)
+            beside = Cell(systems.BESIDE, label)
+            return row | watch(job, cell, server, beside, started, limit, args.stall)
     except systems.CellFailed as failure:
         hopeless = isinstance(failure, systems.CellHopeless)
         return row | {"error": str(failure), "hopeless": hopeless}
@@ -134,17 +135,18 @@ def watch(
     job: systems.Job,
     cell: Cell,
     server: Cell,
+    beside: Cell,
     started: systems.Started,
     limit: float,
     stall: float,
 ) -> dict:
     """Follow the log of rounds; sample CPU when a round has begun, memory all along."""
-    samples, peak, lowest = [(0, 0.0)], {}, available_mb()
+    samples, peak, lowest = [(0, 0.0, 0.0)], {}, available_mb()
     clock = Clock(job, limit, stall)
     while True:
         starts = list(read(job.round_log))
         if len(starts) >= max(2, samples[-1][0] + 1):
-            samples.append((len(starts), cell.cpu()))
+            samples.append((len(starts), cell.cpu(), beside.cpu()))
         for pid in server.pids() or {start["pid"] for start in starts}:
             peak[pid] = max(peak.get(pid, 0.0), peak_rss_mb(pid))
         used = sum(peak.values())
@@ -184,7 +186,7 @@ class Clock:
         return now - self._start > self._limit or now - self._moved > self._stall
 
 
-def reduce(starts: list[dict], samples: list[tuple[int, float]], rss: float) -> dict:
+def reduce(starts: list[dict], samples: list[tuple[int, float, float]], rss: float) -> dict:
     times = [start["t"] for start in starts]
     seconds = [b - a for a, b in pairwise(times[1:])]
     # When the last round is over, processes leave and take their CPU time with them.
@@ -196,6 +198,7 @@ def reduce(starts: list[dict], samples: list[tuple[int, float]], rss: float) -> 
         "fastest": min(seconds),
         "slowest": max(seconds),
         "cpu": (last[1] - first[1]) / max(1, last[0] - first[0]),
+        "beside": (last[2] - first[2]) / max(1, last[0] - first[0]),
         "rss": rss,
     }
 

@@ -1,12 +1,12 @@
 """Federated rounds across machines, beside Flower: `make bench-federated-tls` (ten minutes).
 
 As benchmarks/federated.py, but nothing is shared: every byte goes through TLS over TCP. Folkmoot
-carries its weights itself, or has them in a SeaweedFS of this machine that speaks S3, now and as it
-was at `systems.BEFORE`; Flower is its legacy gRPC with TLS. The systems take turns, twice at each
-size, and a cell is the median of all its rounds but the first of each turn; CPU is that of all
-processes of the system, SeaweedFS left out. Folkmoot alone runs once with fifty participants, for
-its server's memory. A turn that was measured is kept in out/federated/tls.jsonl: an interrupted run
-continues.
+carries its weights itself, or has them in an S3 server of this machine (benchmarks/s3.py), now and
+as it was at `systems.BEFORE`; Flower is its legacy gRPC with TLS. The systems take turns, twice at
+each size, and a cell is the median of all its rounds but the first of each turn; CPU is that of all
+processes of the system, and that of the S3 server beside it. Folkmoot alone runs once with fifty
+participants, for its server's memory. A turn that was measured is kept in out/federated/tls.jsonl:
+an interrupted run continues.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def limits(args: argparse.Namespace, name: str, params: int) -> argparse.Namespa
 
 
 def takes_minutes(name: str, clients: int, params: int) -> bool:
-    """SeaweedFS writes eleven models of 40 MB in a quarter of a minute."""
+    """Through S3 a round of ten models of 40 MB takes long."""
     return name in (S3, S3_BEFORE) and clients * params >= 100_000_000
 
 
@@ -116,6 +116,7 @@ def merged(rows: list[dict]) -> dict[str, float]:
     return {
         "seconds": statistics.median([each for row in rows for each in row["each"]]),
         "cpu": statistics.mean([row["cpu"] for row in rows]),
+        "beside": statistics.mean([row["beside"] for row in rows]),
         "rss": max(row["rss"] for row in rows),
     }
 
@@ -140,6 +141,7 @@ def beside_before(now: dict[str, float], before: dict[str, float]) -> dict[str, 
         "times as fast": results.significant(before["seconds"] / now["seconds"], 2),
         "CPU, s": results.significant(now["cpu"], 2),
         "CPU before, s": results.significant(before["cpu"], 2),
+        "S3 server's CPU, s": results.significant(now["beside"], 2),
         "server, MB": round(now["rss"]),
     }
 

@@ -24,6 +24,8 @@ REQUIREMENT = "flwr[simulation]==1.41.0"
 BEFORE = "d196a92"
 CELL = "FOLKMOOT_BENCH_CELL"
 SERVER = "FOLKMOOT_BENCH_SERVER"
+#: What stands beside the system that is measured, and shares the machine with it.
+BESIDE = "FOLKMOOT_BENCH_BESIDE"
 
 
 class CellFailed(Exception):
@@ -143,7 +145,7 @@ def folkmoot_tls(job: Job) -> Iterator[Started]:
 
 @contextmanager
 def folkmoot_s3(job: Job) -> Iterator[Started]:
-    """Weights in S3, served over TLS by a SeaweedFS of this machine."""
+    """Weights in an S3 server of this machine, over TLS."""
     with s3.serving(job.home, *certificates(job)) as (url, environment):
         yield run_folkmoot(job, url, *certificates(job), **environment)
 

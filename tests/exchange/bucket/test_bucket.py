@@ -1,5 +1,6 @@
 """A bucket behaves the same on a folder, in memory and on a real S3 server."""
 
+import http.server
 import os
 import threading
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from folkmoot.exchange.bucket import (
     TooShort,
     open_object,
 )
+from support.servers import S3Server, serving
 
 BIG = os.urandom(20 << 20)
 MANY = 1 << 40
@@ -59,6 +61,9 @@ def test_an_empty_object_is_an_object(bucket: Bucket):
 
 def test_a_body_may_be_bytes_a_file_or_chunks(bucket: Bucket, tmp_path: Path):
     (tmp_path / "body").write_bytes(BIG)
+    (tmp_path / "small").write_bytes(b"weights")
+    bucket.put("small", tmp_path / "small")
+    assert bytes(bucket.get("small", MANY)) == b"weights"
     bucket.put("bytes", BIG)
     bucket.put("view", memoryview(BIG))
     bucket.put("file", tmp_path / "body")
@@ -268,3 +273,35 @@ def test_open_object_finds_a_file_by_path(tmp_path: Path):
     assert bytes(open_object(str(tmp_path / "train.bin")).read(1, 2)) == b"12"
     with pytest.raises(NotPossible, match="names no object"):
         open_object("train.bin")
+
+
+def test_a_small_object_after_a_large_one_and_a_large_one_after_it(bucket: Bucket):
+    bucket.put("large", BIG)
+    bucket.put("small", b"weights")
+    for key, body in [("small", b"weights"), ("large", BIG), ("large", BIG), ("small", b"weights")]:
+        assert bytes(bucket.get(key, MANY)) == body
+        assert b"".join(bucket.stream(key, MANY)) == body
+
+
+class WholeAnswers(http.server.BaseHTTPRequestHandler):
+    """An S3 server that gives an object whole when all of it is asked for, as rclone's does."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "7")
+        self.send_header("ETag", '"tag"')
+        self.send_header("Last-Modified", "Tue, 17 Nov 2026 12:00:00 GMT")
+        self.end_headers()
+        self.wfile.write(b"weights")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_server_that_gives_a_small_object_whole_is_read():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), WholeAnswers)
+    known = S3Server(f"http://127.0.0.1:{server.server_port}")
+    with serving(server):
+        bucket = Bucket("s3://test/models", known.options)
+        assert bytes(bucket.get("small", MANY)) == b"weights"
+        assert b"".join(bucket.stream("small", MANY)) == b"weights"

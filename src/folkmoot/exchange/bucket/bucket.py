@@ -16,19 +16,16 @@ import contextlib
 import mmap
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 import obstore
-from obstore import exceptions
-from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
+from obstore.store import AzureStore, GCSStore, HTTPStore, MemoryStore, S3Store
 
 from folkmoot.exchange.bucket.backend import folder_of, open_store
 from folkmoot.exchange.bucket.errors import (
-    BrokenOff,
     BucketError,
     Missing,
     NotPossible,
@@ -42,13 +39,13 @@ from folkmoot.exchange.bucket.folder import (
     write_file,
 )
 from folkmoot.exchange.bucket.keys import checked_key, checked_prefix, checked_range
+from folkmoot.exchange.bucket.reading import Reading, read_in_parts, read_whole
 from folkmoot.exchange.bucket.retry import retry_broken_off
 
 NEAR = 64 << 10
 """Ranges at most this far apart are cheaper to read through than to ask for twice."""
 IN_PARTS = (S3Store, GCSStore, AzureStore)
 """Stores from which a large object is read in parts, side by side."""
-AT_ONCE = 4
 MAPPED = 16 << 20
 """A file of at most so many bytes is sent out of its mapping; a larger one is read in pieces."""
 
@@ -71,58 +68,49 @@ class Bucket:
         self.url = url
         self.folder = folder_of(url)
         self._store = open_store(url, self.folder, dict(options or {}), patience)
+        #: Whether the last object read was one for many connections: the next is often of its size.
+        self._large = True
 
     @retry_broken_off
     def get(self, key: str, limit: int) -> memoryview:
-        """The whole object, without a copy, if it has at most `limit` bytes."""
+        """The whole object, if it has at most `limit` bytes."""
         with translated(self.url, key):
-            checked_key(self.url, key)
-            if isinstance(self._store, IN_PARTS):
-                return self._in_parts(key, limit)
-            found = obstore.get(self._store, key)
-            self._bound(key, found.meta["size"], limit)
-            return memoryview(found.bytes())
+            size, pieces = self._read(key, limit)
+            if size <= PART:
+                return _joined(list(pieces))
+            body, done = memoryview(bytearray(size)), 0
+            for piece in pieces:
+                body[done : done + len(piece)] = piece
+                done += len(piece)
+            return body.toreadonly()
 
-    def _in_parts(self, key: str, limit: int) -> memoryview:
-        """One connection of a store gives a fraction of what it gives to several."""
-        try:
-            first = obstore.get(self._store, key, options={"range": (0, PART)})
-        except exceptions.BaseError as error:
-            if "416" not in str(error):
-                raise
-            return memoryview(obstore.get(self._store, key).bytes())  # an empty object has no range
-        size, tag = first.meta["size"], first.meta["e_tag"]
-        self._bound(key, size, limit)
-        if size <= PART:
-            return memoryview(first.bytes())
-        body = memoryview(bytearray(size))
+    def stream(self, key: str, limit: int, chunk: int = PART) -> Iterator[memoryview]:
+        """The object in pieces of about `chunk` bytes, for what should not be in memory."""
+        yield from self.read(key, limit, chunk).pieces
 
-        def read(start: int) -> None:
-            end = min(start + PART, size)
-            # Of the same object: who replaces it meanwhile must not be mixed with it.
-            same: Any = {"range": (start, end), "if_match": tag}
-            try:
-                part = obstore.get(self._store, key, options=same)
-            except exceptions.PreconditionError:
-                raise BrokenOff(self.url, key, "it was replaced while it was read") from None
-            body[start:end] = memoryview(part.bytes())
-
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            rest = threads.map(read, range(PART, size, PART))
-            body[:PART] = memoryview(first.bytes())
-            for _ in rest:
-                pass
-        return body.toreadonly()
-
-    def stream(self, key: str, limit: int, chunk: int = PART) -> Iterator[bytes]:
-        """The object in chunks of about `chunk` bytes, for what should not be in memory."""
+    def read(self, key: str, limit: int, chunk: int = PART) -> Reading:
+        """The object's size, and what `stream` gives."""
         with translated(self.url, key):
             if self.folder is not None:
-                yield from self._file(self.folder, key, limit, chunk)
-                return
-            found = obstore.get(self._store, checked_key(self.url, key))
-            self._bound(key, found.meta["size"], limit)
-            yield from map(bytes, found.stream(min_chunk_size=chunk))
+                size, pieces = _read_file(self.folder / checked_key(self.url, key), chunk)
+                self._bound(key, size, limit)
+            else:
+                size, pieces = self._read(key, limit, chunk)
+        return Reading(size, self._translated(key, pieces))
+
+    def _read(self, key: str, limit: int, chunk: int = PART) -> Reading:
+        checked_key(self.url, key)
+        if isinstance(self._store, IN_PARTS) and self._large and chunk >= PART:
+            found = read_in_parts(self._store, self.url, key)
+        else:
+            found = read_whole(self._store, key, chunk)
+        self._bound(key, found.size, limit)
+        self._large = found.size > PART
+        return found
+
+    def _translated(self, key: str, pieces: Iterator[memoryview]) -> Iterator[memoryview]:
+        with translated(self.url, key):
+            yield from pieces
 
     @retry_broken_off
     def get_range(self, key: str, start: int, length: int) -> memoryview:
@@ -171,7 +159,9 @@ class Bucket:
             else:
                 in_parts: Any = {"chunk_size": PART, "max_concurrency": 4}
                 how = {"mode": "create"} if create else in_parts
-                with _as_buffer(body) as data:
+                # One in memory keeps what it is given, and a mapping ends.
+                kept = isinstance(self._store, MemoryStore)
+                with contextlib.nullcontext(body) if kept else _as_buffer(body) as data:
                     obstore.put(self._store, key, data, **how)
 
     def signed_url(self, method: Literal["GET", "PUT"], key: str, seconds: int) -> str:
@@ -213,16 +203,6 @@ class Bucket:
             for key in keys:
                 self.delete(key)
 
-    def _file(self, folder: Path, key: str, limit: int, chunk: int) -> Iterator[bytes]:
-        """A file in chunks; obstore reads one in pieces of 8 kB, ten times slower."""
-        path = folder / checked_key(self.url, key)
-        if not path.is_file():
-            raise FileNotFoundError(path)
-        with path.open("rb", buffering=0) as file:
-            self._bound(key, os.fstat(file.fileno()).st_size, limit)
-            while piece := file.read(chunk):
-                yield piece
-
     def _bound(self, key: str, size: int, limit: int) -> None:
         if size > limit:
             raise TooLarge(self.url, key, f"the object has {size} bytes, at most {limit} allowed")
@@ -252,3 +232,21 @@ def _as_buffer(body: Body) -> Iterator[Body]:
         memoryview(mapped) as view,
     ):
         yield view
+
+
+def _joined(pieces: list[memoryview]) -> memoryview:
+    return pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
+
+
+def _read_file(path: Path, chunk: int) -> Reading:
+    """A file in chunks; obstore reads one in pieces of 8 kB, ten times slower."""
+    if not path.is_file():
+        raise FileNotFoundError(path)
+    file = path.open("rb", buffering=0)
+
+    def pieces() -> Iterator[memoryview]:
+        with file:
+            while piece := file.read(chunk):
+                yield memoryview(piece)
+
+    return Reading(os.fstat(file.fileno()).st_size, pieces())

@@ -24,10 +24,11 @@ from typing import BinaryIO
 from blake3 import blake3
 
 from folkmoot.core.federation.state import Delivery
-from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
+from folkmoot.exchange.bucket import Bucket, BucketError, Missing, TooLarge
 from folkmoot.exchange.bucket.keys import checked_key
+from folkmoot.federated.model_file.arriving import ArrivingFloats
 from folkmoot.federated.model_file.file_stat import only_we_can_write, stamp
-from folkmoot.federated.model_file.hashing_writer import HashingWriter
+from folkmoot.federated.model_file.hashing_writer import PIECE, HashingWriter
 from folkmoot.federated.model_file.layout import Layout
 from folkmoot.federated.participant.bucket import SPARE
 from folkmoot.federated.transfer.uploads import Uploads, arrived
@@ -36,6 +37,10 @@ from folkmoot.host.files import StagedFile, write_atomically
 READ = 1 << 20
 #: Of linux/fs.h: the target gets the source's blocks, to copy when either is written to.
 FICLONE = 0x40049409
+
+
+class NotAnnounced(BucketError):
+    """The object is another than the one announced."""
 
 
 class CoordinatorBucket:
@@ -48,13 +53,19 @@ class CoordinatorBucket:
         self._spool.mkdir(parents=True, exist_ok=True)
         #: Updates that participants send to us and not to the bucket.
         self.uploads = Uploads(self._spool, self._spool / SPARE) if carried else None
+        #: Private copies out of a remote bucket that were seen to be finite as they came.
+        self._finite: set[Path] = set()
+        if bucket.folder is None:
+            # Of a model that is in the bucket we keep a copy, which is not synced: it is read anew.
+            for copy in self._spool.glob("*/global"):
+                copy.unlink()
         #: The last global model that we published ourselves.
         self._last: tuple[int, bytes] = (-1, b"")
 
     # Updates.
 
     def take(self, delivery: Delivery, limit: int) -> Path:
-        """A private copy of what was announced; raises `Missing` or `TooLarge`."""
+        """A private copy of what was announced; raises `Missing`, `TooLarge` or `NotAnnounced`."""
         key, path = checked_key(self.bucket.url, delivery.key), self.taken(delivery)
         if self.uploads is not None:
             if not path.exists():
@@ -64,7 +75,8 @@ class CoordinatorBucket:
         path.parent.mkdir(parents=True, exist_ok=True)
         limit = min(limit, self.max_object)
         if self.bucket.folder is None:
-            self._download(key, path, limit)
+            if self._download(key, path, limit, delivery.digest):
+                self._finite.add(path)
             return path
         try:
             _link_or_copy(self.bucket.folder / key, path, limit)
@@ -74,18 +86,26 @@ class CoordinatorBucket:
             raise TooLarge(self.bucket.url, key, f"more than {limit} bytes") from None
         return path
 
+    @property
+    def hashes(self) -> bool:
+        """Whether what was taken is known to have its digest: it was hashed as it came."""
+        return self.uploads is not None or self.bucket.folder is None
+
     def taken(self, delivery: Delivery) -> Path:
         """Where the private copy of an update is, if it was taken."""
         return arrived(self._spool, delivery.key, delivery.digest)
 
     def is_finite(self, delivery: Delivery) -> bool:
         """Whether it was seen as it came that the whole of it is a model of finite values."""
-        return self.uploads is not None and self.uploads.is_finite(self.taken(delivery))
+        path = self.taken(delivery)
+        return self.uploads.is_finite(path) if self.uploads is not None else path in self._finite
 
     def forget_rounds(self, last: int) -> None:
         """Delete the private copies of every round up to `last`."""
         if self.uploads is not None:
             self.uploads.forget(last)
+        # A copy first: other threads add to it.
+        self._finite -= {path for path in list(self._finite) if int(path.parent.name) <= last}
         for entry in _rounds(self._spool, last):
             shutil.rmtree(entry, ignore_errors=True)
         if (sums := self.sum_path(last).parent).exists():
@@ -139,12 +159,12 @@ class CoordinatorBucket:
         """The round's global model, to be written; over the file of a pruned one if there is."""
         path = self.global_target(round_)
         spare = None if self.bucket.folder is None else _spare(path)
-        return HashingWriter(path, layout, spare, mapped=True)
+        return HashingWriter(path, layout, spare, mapped=self.bucket.folder is not None)
 
     def publish_global(self, round_: int, written: HashingWriter) -> str:
         """Put a written global model where participants read it; its digest."""
         digest = written.digest().hex()
-        written.commit()
+        written.commit(durable=self.bucket.folder is not None)
         if self.bucket.folder is None:
             self.bucket.put(f"{round_}/global", self.global_target(round_))
         elif self.uploads is None:
@@ -201,11 +221,23 @@ class CoordinatorBucket:
         self.bucket.delete_all([object_.key for object_ in found])
         return len(found)
 
-    def _download(self, key: str, path: Path, limit: int) -> None:
+    def _download(self, key: str, path: Path, limit: int, digest: str = "") -> bool:
+        """A file of an object, of this digest if it is told; whether all its values are finite."""
+        size, pieces = self.bucket.read(key, limit)
+        hasher, floats = blake3(), ArrivingFloats(size)
         with StagedFile(path) as staged:
-            for chunk in self.bucket.stream(key, limit):
-                staged.write(chunk)
+            for piece in pieces:
+                # In stretches that stay in the cache between the three.
+                for start in range(0, len(piece), PIECE):
+                    part = piece[start : start + PIECE]
+                    staged.write(part)
+                    hasher.update(part)
+                    floats.update(part)
+            if digest and hasher.hexdigest() != digest:
+                why = f"is not what was announced: its digest is {hasher.hexdigest()}"
+                raise NotAnnounced(self.bucket.url, key, f"{why}, expected {digest}")
             staged.commit(durable=False)
+        return floats.finite
 
 
 def _rounds(folder: Path, last: int) -> list[Path]:

@@ -322,7 +322,7 @@ class CoordinatorService:
         if kind == "fetch":
             return self._grant_fetch(request.fetch)
         if kind == "store":
-            return await self._grant_store(request.store)
+            return self._grant_store(request.store)
         if kind == "end":
             call = self._answered("EndTrainingRound", self.EndTrainingRound, request.end)
             return Telling(wire.TransferAnswer(end=await call))
@@ -348,24 +348,24 @@ class CoordinatorService:
             raise RequestRefused(Code.FAILED_PRECONDITION, reason)
         return Sending(self.coordinator.store.global_target(task.round), request.offset)
 
-    async def _grant_store(self, request: Any) -> Transfer:
+    def _grant_store(self, request: Any) -> Transfer:
         id, c = self._named(self._proven("Store", request)), self.coordinator
         c.heard(id)
+        if c.store.uploads is None:
+            raise RequestRefused(Code.UNIMPLEMENTED, "this coordinator carries no weights")
         if len(request.token) != TOKEN_BYTES:
             raise RequestRefused(Code.INVALID_ARGUMENT, f"a token has {TOKEN_BYTES} bytes")
         self._refuse((rules.admits(c.state, id, request.round, "", 1),))
         known, limit = self._limit
         aggregator = id in self.config.security.aggregators
         if known != request.round or aggregator:
-            limit = await c.run(self._most_bytes, request.round, id)
-            self._refuse((rules.admits(c.state, id, request.round, "", 1),))  # it may count by now
+            # A header is read sooner than a thread is woken.
+            limit = self._most_bytes(request.round, id)
         if not aggregator:
             self._limit = request.round, limit
         if not 0 < request.size <= limit:
             reason = f"an update of {request.size} bytes; at most {limit}"
             raise RequestRefused(Code.INVALID_ARGUMENT, reason)
-        if c.store.uploads is None:
-            raise RequestRefused(Code.UNIMPLEMENTED, "this coordinator carries no weights")
         key = f"{request.round}/{id}"
         held = {token.split()[1] for token in self._judging if token.split()[0] == key}
         upload = c.store.uploads.begin(key, request.token, request.size, held)
@@ -468,7 +468,8 @@ class CoordinatorService:
     async def _take_and_check(self, delivery: Delivery) -> Judgement:
         c = self.coordinator
         try:
-            if self._is_plain(delivery) and c.store.is_finite(delivery):
+            here = c.store.uploads is not None and c.store.is_finite(delivery)
+            if here and self._is_plain(delivery):
                 # Two headers are read sooner than a thread is woken.
                 return judged(c.config, c.store, c.state, delivery)
             return await c.run(judged, c.config, c.store, c.state, delivery)

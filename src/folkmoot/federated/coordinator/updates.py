@@ -17,7 +17,7 @@ from folkmoot.federated.aggregate.checks import bad_sum, bad_update
 from folkmoot.federated.aggregate.linear import sum_layout
 from folkmoot.federated.aggregate.spans import CombineFailed
 from folkmoot.federated.compression.source import CompressedUpdate, bad_compressed
-from folkmoot.federated.coordinator.bucket import CoordinatorBucket
+from folkmoot.federated.coordinator.bucket import CoordinatorBucket, NotAnnounced
 from folkmoot.federated.coordinator.config import Federation
 from folkmoot.federated.model_file.layout import BadModel, Layout, ModelSource
 from folkmoot.federated.model_file.reader import HashingModelFile, ModelFile, digest_of
@@ -59,6 +59,8 @@ def judge(
             return Judgement(f"there is no object {delivery.key} in the bucket", missing=True)
         except TooLarge:
             return Judgement(f"{delivery.key} is larger than {limit} bytes", strike=True)
+        except NotAnnounced as error:
+            return Judgement(f"{delivery.key} {error.why}", damaged=True, strike=True)
         return _judge_file(config, store, state, delivery, path, base)
 
 
@@ -77,11 +79,10 @@ def _judge_file(
     path: Path,
     base: ModelFile | None,
 ) -> Judgement:
-    # What we hashed as it arrived has its digest for a name.
-    hashed = store.uploads is not None
     with ExitStack() as stack:
         try:
-            source = stack.enter_context(ModelFile(path) if hashed else HashingModelFile(path))
+            kind = ModelFile if store.hashes else HashingModelFile
+            source = stack.enter_context(kind(path))
         except BadModel as error:
             return Judgement(f"{delivery.key} is not a model: {error}", damaged=True, strike=True)
         finite = store.is_finite(delivery)

@@ -31,6 +31,7 @@ from folkmoot.federated.model_file.layout import (
     header_length,
     layout_of,
 )
+from folkmoot.federated.model_file.reader import page_aligned
 
 CHUNK = 8 << 20
 #: An update of at most so many bytes is put together before it goes into a remote bucket.
@@ -80,10 +81,10 @@ class ParticipantBucket:
         layout, folder = layout_of(arrays), self.bucket.folder
         if folder is None:
             hasher = blake3()
-            body: Any = chunks(layout, arrays, hasher)
             if sum(meta.nbytes for meta in layout.values()) <= WHOLE:
-                body = b"".join(body)  # so a small one is one request, and none is read piecemeal
-            self.bucket.put(key, body)
+                self.bucket.put(key, whole_body(layout, arrays, hasher))
+            else:
+                self.bucket.put(key, chunks(layout, arrays, hasher))
             return hasher.digest()
         spare = folder / SPARE / participant_id
         with contextlib.closing(HashingWriter(folder / key, layout, spare)) as writer:
@@ -132,6 +133,18 @@ def _plain_file(path: str, flags: int) -> int:
         os.close(fd)
         raise BadModel(f"{path} is not a plain file")
     return fd
+
+
+def whole_body(layout: Layout, arrays: Mapping[str, Array], hasher: Any) -> memoryview:
+    """The body of a model in one buffer, hashed."""
+    head = encode_header(layout)
+    body = page_aligned(len(head) + sum(meta.nbytes for meta in layout.values()))
+    body[: (done := len(head))] = np.frombuffer(head, np.uint8)
+    for name, meta in layout.items():
+        part = body[done : (done := done + meta.nbytes)]
+        part[:] = np.ascontiguousarray(arrays[name], meta.numpy).reshape(-1).view(np.uint8)
+    hasher.update(body.data)
+    return body.data.toreadonly()
 
 
 def chunks(layout: Layout, arrays: Mapping[str, Array], hasher: Any) -> Iterator[bytes]:

@@ -1,0 +1,69 @@
+"""What the coordinator takes out of a remote bucket is what was announced, hashed as it came."""
+
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from folkmoot.core.federation.state import Delivery
+from folkmoot.exchange.bucket import Bucket
+from folkmoot.federated.coordinator.bucket import CoordinatorBucket, NotAnnounced
+from folkmoot.federated.model_file.layout import layout_of
+from folkmoot.federated.model_file.reader import ModelFile, digest_of
+from folkmoot.federated.participant.bucket import ParticipantBucket
+
+#: More than one stretch of a download.
+MANY = 100_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CoordinatorBucket:
+    return CoordinatorBucket(Bucket("memory:"), tmp_path, 1 << 30)
+
+
+def delivered(store: CoordinatorBucket, values: np.ndarray) -> Delivery:
+    digest = ParticipantBucket(store.bucket).write_update(3, "anna", {"w": values})
+    return Delivery("anna", 3, digest.hex(), 1)
+
+
+def test_a_download_is_hashed_and_looked_through(store: CoordinatorBucket) -> None:
+    delivery = delivered(store, np.ones(MANY, np.float32))
+    assert not store.is_finite(delivery)
+    assert digest_of(store.take(delivery, 1 << 30)) == delivery.digest
+    assert store.is_finite(delivery)
+    store.forget_rounds(3)
+    assert not store.is_finite(delivery)
+
+
+@pytest.mark.parametrize("position", [0, MANY // 2, MANY - 1])
+def test_a_value_that_is_not_finite_is_seen_as_it_comes(
+    store: CoordinatorBucket, position: int
+) -> None:
+    values = np.ones(MANY, np.float32)
+    values[position] = np.nan
+    delivery = delivered(store, values)
+    store.take(delivery, 1 << 30)
+    assert not store.is_finite(delivery)
+
+
+def test_of_another_body_than_the_announced_nothing_stays(store: CoordinatorBucket) -> None:
+    announced = delivered(store, np.ones(MANY, np.float32))
+    delivered(store, np.zeros(MANY, np.float32))  # in its place
+    with pytest.raises(NotAnnounced, match="is not what was announced"):
+        store.take(announced, 1 << 30)
+    assert not store.taken(announced).exists()
+    assert not store.is_finite(announced)
+
+
+def test_after_a_start_a_model_is_read_anew(tmp_path: Path, store: CoordinatorBucket) -> None:
+    """Our copy of it was not synced: a power cut may have left anything there."""
+    arrays = {"w": np.ones(MANY, np.float32)}
+    with closing(store.new_global(4, layout_of(arrays))) as written:
+        written.write_all(arrays)
+        digest = store.publish_global(4, written)
+    store.global_target(4).write_bytes(b"torn")
+    again = CoordinatorBucket(store.bucket, tmp_path, 1 << 30)
+    assert digest_of(again.global_path(4)) == digest
+    with ModelFile(again.global_path(4)) as model:
+        np.testing.assert_array_equal(model.arrays()["w"], arrays["w"])
