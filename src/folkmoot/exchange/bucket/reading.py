@@ -52,7 +52,7 @@ def read_in_parts(store: Any, url: str, key: str) -> Reading:
             yield memoryview(first.bytes())
             return
         with ThreadPoolExecutor(AT_ONCE) as threads:
-            # What nobody asks for any more is not waited for in vain: at most these are under way.
+            # So many at most are under way, and in memory, whatever the reader does.
             coming: deque[Future[memoryview]] = deque()
             for start in range(PART, size, PART):
                 coming.append(threads.submit(part, start))
