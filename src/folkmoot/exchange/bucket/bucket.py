@@ -84,12 +84,12 @@ class Bucket:
                 done += len(piece)
             return body.toreadonly()
 
-    def stream(self, key: str, limit: int, chunk: int = PART) -> Iterator[memoryview]:
+    def stream(self, key: str, limit: int, chunk: int = PART) -> Iterator[bytes]:
         """The object in pieces of about `chunk` bytes, for what should not be in memory."""
-        yield from self.read(key, limit, chunk).pieces
+        yield from map(bytes, self.read(key, limit, chunk).pieces)
 
     def read(self, key: str, limit: int, chunk: int = PART) -> Reading:
-        """The object's size, and what `stream` gives."""
+        """The object's size, and its pieces as `stream` gives them, but without a copy."""
         with translated(self.url, key):
             if self.folder is not None:
                 size, pieces = _read_file(self.folder / checked_key(self.url, key), chunk)
