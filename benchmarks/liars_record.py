@@ -2,11 +2,12 @@
 
 Runs that differ in nothing but their data differ by some per cent, and so do two that begin alike,
 once one of them learnt another result. So every attack is tried with several seeds, each beside the
-honest clients alone with the same seed: the mean of those differences and their standard deviation.
+honest clients alone with the same seed: the mean of those differences, their standard deviation
+and, in brackets, how many there are so far.
 """
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -17,21 +18,31 @@ from liars_play import AUDITED, ROUNDS, Outcome, play
 
 SEEDS = 5
 SIZES = {"1 of 4": (4, 1), "2 of 8": (8, 2), "3 of 10": (10, 3)}
+Pairs = list[tuple[float, Outcome]]
 
 
 class Record:
-    """Outcomes in a file of JSON lines, so that a stopped benchmark continues."""
+    """Outcomes in a file of JSON lines, so that a stopped benchmark continues. The honest clients
+    alone are the attack that has no name."""
 
     def __init__(self, path: Path, files: tuple[Path, Path]) -> None:
         self.path, self.files = path, files
 
-    def get(self, name: str, attack: str, screen: bool, bits: int, seed: int) -> Outcome:
-        key, (n, liars) = [name, attack, screen, bits, ROUNDS, AUDITED, seed], SIZES[name]
+    def find(self, *key: object) -> Outcome | None:
+        """What was played before, by size, attack, whether screened, bits and seed."""
+        *what, seed = key
         for line in self.path.read_bytes().splitlines() if self.path.exists() else ():
             known, outcome = msgspec.json.decode(line, type=tuple[list[object], Outcome])
-            if known == key:
+            if known == [*what, ROUNDS, AUDITED, seed]:
                 return outcome
+        return None
+
+    def play(self, name: str, attack: str, screen: bool, bits: int, seed: int) -> None:
+        if self.find(name, attack, screen, bits, seed):
+            return
+        n, liars = SIZES[name]
         outcome = play(self.files, n - liars, liars if attack else 0, attack, screen, bits, seed)
+        key = [name, attack, screen, bits, ROUNDS, AUDITED, seed]
         with self.path.open("ab") as file:
             file.write(msgspec.json.encode((key, outcome)) + b"\n")
         print(
@@ -39,66 +50,64 @@ class Record:
             f"{outcome}",
             flush=True,
         )
-        return outcome
+
+    def play_all(self, sizes: Iterable[str], attacks: Iterable[str], seeds: int) -> None:
+        """Seed after seed, so that a benchmark that is stopped has some of every row."""
+        for seed in range(seeds):
+            for name in sizes:
+                for attack in attacks:
+                    bits = ATTACKS[attack]
+                    self.play(name, "", True, bits, seed)
+                    for screen in (True, False) if name == "1 of 4" else (True,):
+                        self.play(name, attack, screen, bits, seed)
+
+    def compared(self, name: str, attack: str, screen: bool) -> Pairs:
+        """Per cent above the honest clients alone, and the outcome, of every seed so far."""
+        pairs: Pairs = []
+        for seed in range(SEEDS):
+            base = self.find(name, "", True, ATTACKS[attack], seed)
+            made = self.find(name, attack, screen, ATTACKS[attack], seed)
+            if base and made:
+                pairs.append((100 * (made.loss / base.loss - 1), made))
+        return pairs
 
 
-def compared(
-    record: Record, name: str, attack: str, screen: bool, seed: int
-) -> tuple[float, Outcome]:
-    """Per cent above the honest clients alone, and the outcome."""
-    bits = ATTACKS[attack]
-    base = record.get(name, "", True, bits, seed).loss
-    made = record.get(name, attack, screen, bits, seed)
-    return 100 * (made.loss / base - 1), made
-
-
-def play_all(record: Record, sizes: Sequence[str], seeds: int) -> None:
-    """Seed after seed, so that a benchmark that is stopped has some of every row."""
-    for seed in range(seeds):
-        for name in sizes:
-            record.get(name, "", True, 1, seed)
-            for attack in ATTACKS:
-                for screen in (True, False) if name == "1 of 4" else (True,):
-                    compared(record, name, attack, screen, seed)
-
-
-def table(record: Record, seeds: int) -> dict[str, dict[str, object]]:
+def figures(record: Record) -> dict[str, object]:
     rows: dict[str, dict[str, object]] = {}
+    innocent = 0
     for attack in ATTACKS:
         row = rows.setdefault(attack, {})
+        row["1 of 4, neither, %"] = spread(record.compared("1 of 4", attack, False))
         for name in SIZES:
-            for screen in (False, True) if name == "1 of 4" else (True,):
-                pairs = [compared(record, name, attack, screen, seed) for seed in range(seeds)]
-                said = name if screen else f"{name}, neither"
-                row[f"{said}, %"] = spread([above for above, _ in pairs])
+            pairs = record.compared(name, attack, True)
+            row[f"{name}, %"] = spread(pairs)
             row[f"{name}, out in round"] = rounds_of([made for _, made in pairs])
-    return rows
+            innocent += sum(made.innocent for _, made in pairs)
+    return {"rounds": ROUNDS, "attacks": rows, "honest": honest(record), "innocent": innocent}
 
 
-def innocent(record: Record, seeds: int) -> int:
-    """Honest clients that were ejected, in all runs."""
-    made = [
-        compared(record, n, a, True, s)[1] for n in SIZES for a in ATTACKS for s in range(seeds)
-    ]
-    return sum(one.innocent for one in made)
-
-
-def honest(record: Record, seeds: int) -> dict[str, dict[str, object]]:
+def honest(record: Record) -> dict[str, dict[str, object]]:
     """The honest clients alone: their losses, and how much those differ by chance, in per cent."""
     rows: dict[str, dict[str, object]] = {}
     for name in SIZES:
-        losses = [record.get(name, "", True, 1, seed).loss for seed in range(seeds)]
-        mean = statistics.fmean(losses)
+        found = (record.find(name, "", True, 1, seed) for seed in range(SEEDS))
+        losses = [outcome.loss for outcome in found if outcome]
+        if not losses:
+            continue
         rows[name] = {
-            "loss": results.significant(mean),
-            "standard deviation, %": round(100 * statistics.stdev(losses) / mean, 1),
-            "largest to smallest, %": round(100 * (max(losses) / min(losses) - 1), 1),
+            "loss": results.significant(statistics.fmean(losses)),
+            "seeds": len(losses),
+            "largest above smallest, %": round(100 * (max(losses) / min(losses) - 1), 1),
         }
     return rows
 
 
-def spread(values: list[float]) -> str:
-    return f"{statistics.fmean(values):.1f} ± {statistics.stdev(values):.1f}"
+def spread(pairs: Pairs) -> str:
+    values = [above for above, _ in pairs]
+    if not values:
+        return "–"
+    apart = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.1f}{apart} ({len(values)})"
 
 
 def rounds_of(outcomes: list[Outcome]) -> str:
@@ -107,4 +116,4 @@ def rounds_of(outcomes: list[Outcome]) -> str:
     out = sorted(one for one in when if one is not None)
     never = f"{len(when) - len(out)} of {len(when)} never" if len(out) < len(when) else ""
     first = f"{out[0]}–{out[-1]}" if out and out[0] < out[-1] else "".join(map(str, out[:1]))
-    return ", ".join(part for part in (first, never) if part)
+    return ", ".join(part for part in (first, never) if part) or "–"

@@ -8,7 +8,7 @@ honest clients alone, which train as many samples in a round, on the same data; 
 data.
 
     python benchmarks/run_liars.py              # an hour; continues where it was stopped
-    python benchmarks/run_liars.py --quick      # one liar of four only
+    python benchmarks/run_liars.py --sizes "1 of 4" --seeds 1    # some of it
     python benchmarks/run_liars.py --honest 2000    # honest clients of all kinds: nobody is ejected
     python benchmarks/run_liars.py --honest 2000 --audited 100    # of their results, else 5
 """
@@ -20,9 +20,9 @@ import torch
 
 import results
 from learning_curves import prepared
+from liars_attacks import ATTACKS
 from liars_honest import all_honest
-from liars_play import AUDITED, ROUNDS
-from liars_record import SEEDS, SIZES, Record, honest, innocent, play_all, table
+from liars_record import SEEDS, SIZES, Record, figures
 
 HONEST, HONEST_AUDITED = 2000, 5
 """Rounds of honest clients, and per cent of their results that are audited, on the pages."""
@@ -30,35 +30,25 @@ HONEST, HONEST_AUDITED = 2000, 5
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one liar of four only")
     parser.add_argument("--honest", type=int, default=0, help="only honest clients, so many rounds")
     parser.add_argument("--audited", type=int, default=HONEST_AUDITED, help="per cent, of those")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="runs of each attack, two or more")
-    parser.add_argument("--sizes", nargs="*", choices=SIZES, help="only these; prints, no pages")
+    parser.add_argument("--sizes", nargs="*", choices=SIZES, default=list(SIZES))
+    parser.add_argument("--attacks", nargs="*", choices=ATTACKS, default=list(ATTACKS))
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"of each, up to {SEEDS}")
     parser.add_argument("--out", type=Path, default=Path("out/learning"))
     options = parser.parse_args()
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
     files = prepared(options.out)
     if options.honest:
-        figures = all_honest(files, options.honest, options.audited)
-        print(figures)
+        honest = all_honest(files, options.honest, options.audited)
+        print(honest)
         if (options.honest, options.audited) == (HONEST, HONEST_AUDITED):
-            results.write("run_honest", "make bench-liars", figures)
+            results.write("run_honest", "make bench-liars", honest)
         return
     record = Record(options.out / "liars.jsonl", files)
-    sizes = ["1 of 4"] if options.quick else options.sizes or list(SIZES)
-    play_all(record, sizes, options.seeds)
-    if sizes == list(SIZES):
-        figures = {
-            "rounds": ROUNDS,
-            "audited": AUDITED,
-            "seeds": options.seeds,
-            "attacks": table(record, options.seeds),
-            "honest": honest(record, options.seeds),
-            "innocent": innocent(record, options.seeds),
-        }
-        results.write("run_liars", "make bench-liars", figures)
+    record.play_all(options.sizes, options.attacks, options.seeds)
+    results.write("run_liars", "make bench-liars", figures(record))
 
 
 if __name__ == "__main__":
