@@ -85,6 +85,7 @@ def test_an_epoch_as_it_cannot_be() -> None:
     for changed, why in (
         ({"rounds": ()}, "no round"),
         ({"rounds": (one, replace(one, height=6))}, "do not follow"),
+        ({"rounds": (one, replace(one, height=2**62))}, "do not follow"),
         ({"absent": (3,)}, "absent"),
         ({"judged": Judged(3, (3,))}, "judged"),
         ({"judged": Judged(3, (), (3,))}, "judged"),

@@ -24,10 +24,9 @@ def impossible(state: Coordinator) -> str:
 
 def _wrong(state: Coordinator) -> Iterator[str]:
     epoch, count = state.epoch, len(state.epoch.clients)
-    heights = [one.height for one in epoch.rounds]
-    if heights != list(range(heights[0] if heights else 0, heights[-1] + 1 if heights else 0)):
+    if any(other.height != one.height + 1 for one, other in pairwise(epoch.rounds)):
         yield "its rounds do not follow each other"
-    if not heights and state.phase in IN_ROUND:
+    if not epoch.rounds and state.phase in IN_ROUND:
         yield "a phase of a round, and no round"
     if not _places(epoch.absent, count):
         yield "a client is absent that is not there"
