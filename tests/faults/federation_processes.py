@@ -17,6 +17,7 @@ import pytest
 from folkmoot.core.federation import Rules
 from folkmoot.federated.coordinator.config import (
     BESIDE_JOURNAL,
+    BucketConfig,
     Federation,
     ServerConfig,
     rooted,
@@ -30,6 +31,7 @@ from folkmoot.host.journal import Journal
 from support.federation import AGREES
 
 RUN = "faults"
+FOLDER = BucketConfig()
 ROUNDS = 4
 SIZE = 1000
 
@@ -82,14 +84,14 @@ def any_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def config(folder: Path, port: int, parts: int, bucket: str = BESIDE_JOURNAL) -> Federation:
+def config(folder: Path, port: int, parts: int, bucket: BucketConfig = FOLDER) -> Federation:
     rules = Rules(rounds=ROUNDS, min_participants=parts, epochs=1, heartbeat_timeout=300.0)
     server = ServerConfig(port=port, weights_port=any_port(), state="state")
-    made = Federation(run_id=RUN, rounds=rules, server=server, seed="ab" * 32)
-    return rooted(made, folder, bucket)
+    made = Federation(run_id=RUN, rounds=rules, server=server, seed="ab" * 32, bucket=bucket)
+    return rooted(made, folder, BESIDE_JOURNAL)
 
 
-def coordinate(folder: Path, port: int, parts: int, bucket: str, death: str) -> None:
+def coordinate(folder: Path, port: int, parts: int, bucket: BucketConfig, death: str) -> None:
     """Run a coordinator until it has finished, or dies as told."""
     mortal = type("Doomed", (Mortal,), {"death": death})
 

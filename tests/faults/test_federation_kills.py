@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from faults.federation_processes import (
+    FOLDER,
     ROUNDS,
     Learner,
     config,
@@ -19,15 +20,26 @@ from faults.federation_processes import (
     settings,
     start,
 )
-from folkmoot.federated.coordinator.config import BESIDE_JOURNAL
+from folkmoot.exchange.bucket import Bucket
+from folkmoot.federated.coordinator.config import BucketConfig
 from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.names import CARRIED
 from folkmoot.federated.participant.loop import take_part
 from folkmoot.host.journal import Journal
+from support.servers import S3Server
 
 PARTS = 3
-#: A folder that all see, and weights that the coordinator carries: the same bits.
-BUCKETS = pytest.mark.parametrize("bucket", [BESIDE_JOURNAL, CARRIED], ids=["folder", "carried"])
+
+
+@pytest.fixture(params=["folder", "carried", "s3"])
+def bucket(request: pytest.FixtureRequest) -> BucketConfig:
+    """A folder that all see, weights that the coordinator carries, signed URLs: the same bits."""
+    if request.param == "folder":
+        return FOLDER
+    if request.param == "carried":
+        return BucketConfig(url=CARRIED)
+    server: S3Server = request.getfixturevalue("s3_server")
+    return BucketConfig(url=server.new_bucket(), options=server.options, presign=True)
 
 
 @pytest.fixture
@@ -46,7 +58,9 @@ def _keep_keys(folder: Path) -> None:
         (folder / f"key{number}").write_text(f"{number + 1:064x}\n")
 
 
-def _final(folder: Path) -> bytes:
+def _final(folder: Path, bucket: BucketConfig = FOLDER) -> bytes:
+    if bucket.presign:
+        return bytes(Bucket(bucket.url, bucket.options).get(f"{ROUNDS}/global", 1 << 20))
     return (folder / f"state/bucket/{ROUNDS}/global").read_bytes()
 
 
@@ -60,9 +74,8 @@ async def _others(
         tasks.create_task(meanwhile())
 
 
-@BUCKETS
 async def test_the_coordinator_may_be_killed_at_every_step_of_its_journal(
-    tmp_path: Path, free_port: int, undisturbed: bytes, bucket: str
+    tmp_path: Path, free_port: int, undisturbed: bytes, bucket: BucketConfig
 ) -> None:
     _keep_keys(tmp_path)
     deaths = 0
@@ -80,7 +93,7 @@ async def test_the_coordinator_may_be_killed_at_every_step_of_its_journal(
                 deaths += 1
 
     await _others(tmp_path, free_port, range(PARTS), kill_it)
-    assert _final(tmp_path) == undisturbed
+    assert _final(tmp_path, bucket) == undisturbed
     # A join of each; every round a global model, and an update of each: those that come together
     # are one record. The last life dies only as it begins.
     records, rest = divmod(deaths, 4)
@@ -91,9 +104,8 @@ async def test_the_coordinator_may_be_killed_at_every_step_of_its_journal(
     assert journal.epoch == deaths + 2, "every life had an epoch of its own"
 
 
-@BUCKETS
 async def test_a_participant_may_be_killed_at_every_message(
-    tmp_path: Path, undisturbed: bytes, bucket: str
+    tmp_path: Path, undisturbed: bytes, bucket: BucketConfig
 ) -> None:
     _keep_keys(tmp_path)
     methods = ("Rendezvous", "Heartbeat", "StartTrainingRound", "EndTrainingRound")
@@ -111,4 +123,4 @@ async def test_a_participant_may_be_killed_at_every_message(
 
         await _others(tmp_path, server.port, range(1, PARTS), kill_it)
         assert died == len(deaths)
-    assert _final(tmp_path) == undisturbed
+    assert _final(tmp_path, bucket) == undisturbed
