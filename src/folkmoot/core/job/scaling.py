@@ -35,6 +35,10 @@ def _out_of_bounds(state: State, name: str, total: int) -> str:
         return f"{name} may have from {least} to {spec.most} workers, not {total}"
     if total % spec.per_group:
         return f"{name} has groups of {spec.per_group} workers; {total} are no whole groups"
+    # Who left for good still has its rank: what stays must be enough to form.
+    staying = sum(worker.rank < total for worker in state.workers(name))
+    if spec.elastic and total < state.roles[name].total and staying < least:
+        return f"{name} has lost workers for good: {staying} would be left, and {least} are needed"
     return ""
 
 
