@@ -199,6 +199,7 @@ async def test_a_round_that_closes_without_who_was_cut_off_has_the_others_model(
         await w.coordinator.until(lambda state: state.round == 2)
         path = w.coordinator.store.global_path(2)
         assert path.read_bytes()[-4 * SIZE :] == weights(1)["w"].tobytes()
+        await asyncio.to_thread(w.coordinator.early.close)  # its thread is done
         left = [each.name for each in path.parent.iterdir()]
         assert left == ["global"], "nothing is left of the sum that was given up"
 
