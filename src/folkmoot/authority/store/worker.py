@@ -23,7 +23,7 @@ from folkmoot.host.signing import Identity
 logger = logging.getLogger(__name__)
 
 # The longest wait for a letter, in seconds: how late we can be to see a record of somebody else.
-ATTENTIVE_CHUNK = 0.5
+ATTENTIVE_CHUNK = 0.25
 # Seconds until a store that is gone is tried again.
 FIRST_WAIT, LONGEST_WAIT = 0.1, 3.0
 # Seconds for which a run that is not there may come to be.
