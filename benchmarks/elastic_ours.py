@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 from elastic_advance import HOST, Joining
-from folkmoot.authority.store.kv import Bell, Store
+from folkmoot.authority.store.kv import Store, Wakeup
 from folkmoot.authority.store.kv.open import open_store
 from folkmoot.elastic import GlobalIteration
 
@@ -51,19 +51,19 @@ class CountingStore:
         self._count([key, other])
         return self._store.compare_set_and_set(key, expected, desired, other, value)
 
-    def compare_set_and_pile(
+    def compare_set_and_append(
         self,
         key: str,
         expected: bytes,
         desired: bytes,
-        pile: str,
+        list_key: str,
         note: bytes,
-        bell: Bell | None = None,
+        wakeup: Wakeup | None = None,
     ) -> tuple[bytes | None, ...]:
-        self._count([key, pile, pile])  # it is written and read
-        got = self._store.compare_set_and_pile(key, expected, desired, pile, note, bell)
-        if bell is not None:  # asked for along with the rest, and cancelled if it was not waited
-            self._count([bell.key, bell.then] if len(got) > 2 else [bell.key])
+        self._count([key, list_key, list_key])  # it is written and read
+        got = self._store.compare_set_and_append(key, expected, desired, list_key, note, wakeup)
+        if wakeup is not None:  # asked for along with the rest, and cancelled if it was not waited
+            self._count([wakeup.key, wakeup.then] if len(got) > 2 else [wakeup.key])
         return got
 
     def append(self, key: str, value: bytes) -> None:

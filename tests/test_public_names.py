@@ -21,7 +21,7 @@ PUBLIC = {
         " serve_federation serve_run train_federation train_together update_run"
     ),
     "folkmoot.authority": "Authority DataServer Denied SeesConnections Unreachable",
-    "folkmoot.authority.store.kv": "MAX_VALUE Bell Store StoreError StoreGone WrongType",
+    "folkmoot.authority.store.kv": "MAX_VALUE Store StoreError StoreGone Wakeup WrongType",
     "folkmoot.core.coordinator": (
         "TABLE AnyEvent Coordinator Phase Run apply create decode decode_run encode next_tick"
     ),

@@ -228,12 +228,12 @@ def _asked(request: m.Request, before: Store, values: tuple[bytes | None, ...]) 
                 return f"{key} is {_text(desired)}"
             done = f"{key}: {_text(expected)} => {_text(desired)}"
             return done if values[0] == desired else f"{done} refused, it is {_text(values[0])}"
-        case m.Arrive(key, expected, desired, pile):
+        case m.Arrive(key, expected, desired, arrived):
             first = _asked(m.CompareSet(key, expected, desired), before, values[:1])
-            return f"{first}; {pile} has {_text(values[1])}"
-        case m.Decide(key, expected, desired, bell):
+            return f"{first}; {arrived} has {_text(values[1])}"
+        case m.Decide(key, expected, desired, wakeup):
             first = _asked(m.CompareSet(key, expected, desired), before, values[:1])
-            return f"{first}; {bell} rings"
+            return f"{first}; {wakeup} is set"
         case m.Add(key):
             return f"{key} counts {_text(values[0])}"
         case m.GetMany(names):
@@ -242,7 +242,7 @@ def _asked(request: m.Request, before: Store, values: tuple[bytes | None, ...]) 
         case m.Wait(key):
             return f"is woken by {key}"
         case m.Set(key):
-            return f"{key} rings"
+            return f"{key} is set"
 
 
 def _text(value: bytes | None) -> str:

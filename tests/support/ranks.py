@@ -123,8 +123,8 @@ class Dying:
             self.requests += 1
             if self.requests == {request} and {when!r} == "within" and "_and_" in name:
                 self.store.compare_set(*arguments[:3])
-            if self.requests == {request} and {when!r} == "waiting" and "_and_pile" in name:
-                self.store.compare_set_and_pile(*arguments[:5])
+            if self.requests == {request} and {when!r} == "waiting" and "_and_append" in name:
+                self.store.compare_set_and_append(*arguments[:5])
             if self.requests == {request} and {when!r} != "after":
                 os.kill(os.getpid(), signal.SIGKILL)
             answer = getattr(self.store, name)(*arguments)

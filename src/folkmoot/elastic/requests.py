@@ -6,9 +6,9 @@ A request whose answer was lost is asked again: all of them bear that (`core/ite
 import time
 from collections.abc import Callable, Iterator
 
-from folkmoot.authority.store.kv import Bell, Store, StoreError, StoreGone
+from folkmoot.authority.store.kv import Store, StoreError, StoreGone, Wakeup
 from folkmoot.core.iteration.messages import (
-    RUNG,
+    WOKEN,
     Add,
     Arrive,
     CompareSet,
@@ -35,15 +35,15 @@ def ask(store: Store, request: Request) -> Values:
 def _arrive(store: Store, r: Arrive) -> Values:
     """Arrive, and wait if nothing else is to be done."""
     enough = r.enough
-    bell = Bell(lambda pile: count_notes(pile) < enough, r.bell, r.ms / 1000, r.then)
-    return store.compare_set_and_pile(r.key, r.expected, r.desired, r.pile, r.note, bell)
+    wakeup = Wakeup(lambda listed: count_notes(listed) < enough, r.wakeup, r.ms / 1000, r.then)
+    return store.compare_set_and_append(r.key, r.expected, r.desired, r.arrived, r.note, wakeup)
 
 
 ASK: dict[type, Callable[..., Values]] = {
     CompareSet: lambda s, r: (s.compare_set(r.key, r.expected, r.desired),),
     Add: lambda s, r: (b"%d" % s.add(r.key, r.amount),),
     Arrive: _arrive,
-    Decide: lambda s, r: (s.compare_set_and_set(r.key, r.expected, r.desired, r.bell, RUNG),),
+    Decide: lambda s, r: (s.compare_set_and_set(r.key, r.expected, r.desired, r.wakeup, WOKEN),),
     GetMany: lambda s, r: tuple(s.get_many(r.keys)),
     Wait: lambda s, r: (s.wait(r.key, r.ms / 1000, r.then),),
     Set: lambda s, r: (s.set(r.key, r.value),),

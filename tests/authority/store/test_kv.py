@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from folkmoot.authority.store.kv import MAX_VALUE, Bell, Store, StoreError, WrongType
+from folkmoot.authority.store.kv import MAX_VALUE, Store, StoreError, Wakeup, WrongType
 from folkmoot.authority.store.kv.open import open_store
 from folkmoot.authority.store.kv.register import Register
 
@@ -89,37 +89,37 @@ def test_compare_set_of_a_missing_key_stores_nothing(store: Store) -> None:
 
 
 def test_compare_set_and_set_sets_however_the_comparison_went(store: Store) -> None:
-    assert store.compare_set_and_set("mine", b"", b"1", "bell", b"a") == b"1"
-    assert store.get_many(["mine", "bell"]) == [b"1", b"a"]
-    assert store.compare_set_and_set("mine", b"", b"2", "bell", b"b") == b"1"
-    assert store.compare_set_and_set("mine", b"1", b"2", "bell", b"c") == b"2"
-    assert store.compare_set_and_set("none", b"1", b"2", "bell", b"d") is None
-    assert store.get_many(["mine", "none", "bell"]) == [b"2", None, b"d"]
+    assert store.compare_set_and_set("mine", b"", b"1", "wakeup", b"a") == b"1"
+    assert store.get_many(["mine", "wakeup"]) == [b"1", b"a"]
+    assert store.compare_set_and_set("mine", b"", b"2", "wakeup", b"b") == b"1"
+    assert store.compare_set_and_set("mine", b"1", b"2", "wakeup", b"c") == b"2"
+    assert store.compare_set_and_set("none", b"1", b"2", "wakeup", b"d") is None
+    assert store.get_many(["mine", "none", "wakeup"]) == [b"2", None, b"d"]
     long = b"x" * 300_000  # etcd is not asked to compare so much
-    assert store.compare_set_and_set("mine", b"2", long, "bell", b"e") == long
-    assert store.compare_set_and_set("mine", long, b"3", "bell", b"f") == b"3"
-    assert store.get_many(["mine", "bell"]) == [b"3", b"f"]
+    assert store.compare_set_and_set("mine", b"2", long, "wakeup", b"e") == long
+    assert store.compare_set_and_set("mine", long, b"3", "wakeup", b"f") == b"3"
+    assert store.get_many(["mine", "wakeup"]) == [b"3", b"f"]
 
 
-def test_compare_set_and_pile_piles_however_the_comparison_went(store: Store) -> None:
+def test_compare_set_and_append_appends_however_the_comparison_went(store: Store) -> None:
     other = store.clone()
-    assert store.compare_set_and_pile("mine", b"", b"1", "pile", b"a ") == (b"1", b"a ")
-    found, notes = other.compare_set_and_pile("mine", b"", b"2", "pile", b"b ")
+    assert store.compare_set_and_append("mine", b"", b"1", "list", b"a ") == (b"1", b"a ")
+    found, notes = other.compare_set_and_append("mine", b"", b"2", "list", b"b ")
     assert (found, sorted(notes.split())) == (b"1", [b"a", b"b"])
-    found, notes = other.compare_set_and_pile("none", b"1", b"2", "another", b"c ")
+    found, notes = other.compare_set_and_append("none", b"1", b"2", "another", b"c ")
     assert (found, notes) == (None, b"c ")
-    store.delete_many(["pile"])
-    assert store.compare_set_and_pile("mine", b"1", b"2", "pile", b"d ") == (b"2", b"d ")
-    found, notes = other.compare_set_and_pile("yours", b"", b"1", "another", b"e ")
-    assert notes.split()[-1] == b"e"  # what was deleted with one pile is of no other
+    store.delete_many(["list"])
+    assert store.compare_set_and_append("mine", b"1", b"2", "list", b"d ") == (b"2", b"d ")
+    found, notes = other.compare_set_and_append("yours", b"", b"1", "another", b"e ")
+    assert notes.split()[-1] == b"e"  # what was deleted with one list is of no other
     other.close()
 
 
-def test_who_piles_up_at_once_finds_itself_and_the_last_finds_all(store: Store) -> None:
+def test_who_appends_at_once_finds_itself_and_the_last_finds_all(store: Store) -> None:
     def arrive(rank: int) -> set[bytes]:
         own = store.clone()
         mine = b"%d " % rank
-        found, notes = own.compare_set_and_pile(f"slot {rank}", b"", mine, "pile", mine)
+        found, notes = own.compare_set_and_append(f"slot {rank}", b"", mine, "list", mine)
         own.close()
         assert found == mine
         assert mine in notes
@@ -160,55 +160,57 @@ def test_wait_gives_at_once_what_is_there(store: Store) -> None:
     assert store.wait("key", 0) == b"value"
 
 
-def test_wait_with_a_bell_gives_what_it_rings_for(store: Store) -> None:
+def test_wait_with_a_wakeup_gives_what_it_is_set_for(store: Store) -> None:
     store.set("value", b"old")
-    assert store.wait("bell", 0.05, "value") is None
+    assert store.wait("wakeup", 0.05, "value") is None
     with ThreadPoolExecutor(1) as thread:
         other = store.clone()
-        waiting = thread.submit(other.wait, "bell", 60, "value")
-        assert store.compare_set_and_set("value", b"old", b"new", "bell", b"1") == b"new"
+        waiting = thread.submit(other.wait, "wakeup", 60, "value")
+        assert store.compare_set_and_set("value", b"old", b"new", "wakeup", b"1") == b"new"
         assert waiting.result(60) == b"new"
         other.close()
     store.set("value", b"newer")
-    assert store.wait("bell", 0, "value") == b"newer"
+    assert store.wait("wakeup", 0, "value") == b"newer"
 
 
-def test_who_piles_waits_for_a_bell_if_that_is_worth_it(store: Store) -> None:
+def test_who_appends_waits_for_a_wakeup_if_that_is_worth_it(store: Store) -> None:
     other = store.clone()
     store.set("value", b"1")
-    piled: list[bytes] = []
+    seen: list[bytes] = []
 
-    def pile(expected: bytes, desired: bytes, seconds: float, worth: bool) -> Any:
+    def append(expected: bytes, desired: bytes, seconds: float, worth: bool) -> Any:
         def is_worth(notes: bytes) -> bool:
-            piled.append(notes)
+            seen.append(notes)
             return worth
 
-        bell = Bell(is_worth, "bell", seconds, "value")
-        return other.compare_set_and_pile("mine", expected, desired, "pile", b"a,", bell)
+        wakeup = Wakeup(is_worth, "wakeup", seconds, "value")
+        return other.compare_set_and_append("mine", expected, desired, "list", b"a,", wakeup)
 
-    found = pile(b"", b"1", 0.05, True)
+    found = append(b"", b"1", 0.05, True)
     assert (found[0], found[2]) == (b"1", None)
-    assert pile(b"1", b"2", 60, False)[0] == b"2"
+    assert append(b"1", b"2", 60, False)[0] == b"2"
     assert other.get("value") == b"1"
-    assert pile(b"1", b"3", 60, True)[0] == b"2"  # it did not go well, so nothing is waited for
-    assert len(piled) == 2
-    assert pile(b"2", b"3", 60, False)[0] == b"3"
-    store.set("bell", b"1")
+    assert append(b"1", b"3", 60, True)[0] == b"2"  # it did not go well, so nothing is waited for
+    assert len(seen) == 2
+    assert append(b"2", b"3", 60, False)[0] == b"3"
+    store.set("wakeup", b"1")
     assert other.wait("another", 0.05) is None
-    assert pile(b"3", b"4", 60, False)[0] == b"4"
-    assert other.compare_set_and_set("value", b"1", b"2", "bell", b"1") == b"2"
-    assert pile(b"4", b"5", 60, True)[::2] == (b"5", b"2")
+    assert append(b"3", b"4", 60, False)[0] == b"4"
+    assert other.compare_set_and_set("value", b"1", b"2", "wakeup", b"1") == b"2"
+    assert append(b"4", b"5", 60, True)[::2] == (b"5", b"2")
     assert other.get_many(["mine", "value"]) == [b"5", b"2"]
     other.close()
 
 
-def test_a_bell_that_rings_later_ends_the_wait_behind_a_pile(store: Store) -> None:
+def test_a_wakeup_that_is_set_later_ends_the_wait_behind_a_list(store: Store) -> None:
     with ThreadPoolExecutor(1) as thread:
         other, heard = store.clone(), threading.Event()
-        bell = Bell(lambda notes: not heard.set(), "bell", 60, "value")
-        waiting = thread.submit(other.compare_set_and_pile, "mine", b"", b"1", "pile", b"a,", bell)
+        wakeup = Wakeup(lambda notes: not heard.set(), "wakeup", 60, "value")
+        waiting = thread.submit(
+            other.compare_set_and_append, "mine", b"", b"1", "list", b"a,", wakeup
+        )
         assert heard.wait(60)
-        assert store.compare_set_and_set("value", b"", b"new", "bell", b"1") == b"new"
+        assert store.compare_set_and_set("value", b"", b"new", "wakeup", b"1") == b"new"
         assert waiting.result(60)[::2] == (b"1", b"new")
         other.close()
 

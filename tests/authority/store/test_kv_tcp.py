@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from folkmoot.authority.store.kv import MAX_VALUE, Bell, Store, StoreError, StoreGone, WrongType
+from folkmoot.authority.store.kv import MAX_VALUE, Store, StoreError, StoreGone, Wakeup, WrongType
 from folkmoot.authority.store.kv import tcp_wire as wire
 from folkmoot.authority.store.kv.open import open_store, parse_url
 from folkmoot.authority.store.kv.tcp import TcpStore
@@ -22,7 +22,7 @@ OPERATIONS: dict[str, Callable[[Store], object]] = {
     "add": lambda store: store.add("count", 1),
     "compare_set": lambda store: store.compare_set("key", b"1", b"2"),
     "compare_set_and_set": lambda store: store.compare_set_and_set("key", b"1", b"2", "b", b"1"),
-    "compare_set_and_pile": lambda store: store.compare_set_and_pile("k", b"", b"2", "p", b"1"),
+    "compare_set_and_append": lambda store: store.compare_set_and_append("k", b"", b"2", "p", b"1"),
     "append": lambda store: store.append("key", b"1"),
     "wait": lambda store: store.wait("never", 0.2),
     "delete": lambda store: store.delete("key"),
@@ -182,19 +182,19 @@ def test_the_other_server_of_torch_is_understood() -> None:
     assert store.compare_set("key", b"", b"1") == b"1"
     assert store.wait("never", 0.1) is None
     first, later = (
-        Bell(lambda pile: False, "bell", 60, "k"),
-        Bell(lambda pile: True, "bell", 60, "k"),
+        Wakeup(lambda listed: False, "wakeup", 60, "k"),
+        Wakeup(lambda listed: True, "wakeup", 60, "k"),
     )
-    assert store.compare_set_and_pile("k", b"", b"1", "p", b"a,", first) == (b"1", b"a,")
-    assert store.compare_set_and_set("k", b"1", b"2", "bell", b"1") == b"2"
-    rung = store.compare_set_and_pile("k", b"2", b"3", "p", b"b,", later)
-    assert rung == (b"3", b"a,b,", b"3")
+    assert store.compare_set_and_append("k", b"", b"1", "p", b"a,", first) == (b"1", b"a,")
+    assert store.compare_set_and_set("k", b"1", b"2", "wakeup", b"1") == b"2"
+    woken = store.compare_set_and_append("k", b"2", b"3", "p", b"b,", later)
+    assert woken == (b"3", b"a,b,", b"3")
     many = [f"many {i}" for i in range(9)]
     for key in many:
         store.set(key, b"1")
     assert store.get_many(many) == [b"1"] * 9
     assert store.get_many([*many, "none"]) == [b"1"] * 9 + [None]
-    assert store.wait("bell", 60, "k") == b"3"
+    assert store.wait("wakeup", 60, "k") == b"3"
     assert store.get_many(["count", "list", "key", "none"]) == [b"3", b"1", b"1", None]
     store.set("count", b"word")
     with pytest.raises(WrongType):

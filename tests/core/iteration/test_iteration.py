@@ -100,7 +100,7 @@ def test_of_several_notes_of_a_rank_the_newest_process_counts(notes: list[Note])
     assert read_notes(b"".join(map(encode_note, notes))) == newest
 
 
-def test_what_is_no_pile_of_notes_is_none() -> None:
+def test_what_is_no_list_of_notes_is_none() -> None:
     good = encode_note(Note(1, 1, 7))
     assert read_notes(good) == {1: Note(1, 1, 7)}
     assert read_notes(None) == {}
@@ -277,10 +277,10 @@ def test_to_wait_in_the_same_breath_is_to_arrive_and_then_to_wait(
     target = 7
     state, request = arrived(last, target, tuple(silent))
     found = decision(target + further, [Note(r, process, 5) for r in members], (), 1)
-    pile = request.note if request.enough > 1 else b""
+    listed = request.note if request.enough > 1 else b""
     for value in (None, b"garbage", encode_record(found)):
-        at_once = machine.apply(state, m.Answered((request.desired, pile, value)), 20, 9)
-        waiting = machine.apply(state, m.Answered((request.desired, pile)), 20, 9)
+        at_once = machine.apply(state, m.Answered((request.desired, listed, value)), 20, 9)
+        waiting = machine.apply(state, m.Answered((request.desired, listed)), 20, 9)
         if not any(isinstance(e, m.Wait) for e in waiting.effects):
             assert request.enough <= 1  # it would not have been waited for
             return
@@ -290,9 +290,9 @@ def test_to_wait_in_the_same_breath_is_to_arrive_and_then_to_wait(
         assert told == [e for e in later.effects if not isinstance(e, m.StateChanged)]
 
 
-def test_an_arrival_waits_for_the_bell_that_its_wait_would_wait_for() -> None:
+def test_an_arrival_waits_for_the_wakeup_that_its_wait_would_wait_for() -> None:
     state, request = arrived({0, 1, 2}, 7, ())
     _, effects = machine.apply(state, m.Answered((request.desired, request.note)), 20, 0)
     (wait,) = (e for e in effects if isinstance(e, m.Wait))
-    assert (request.bell, request.ms, request.then) == (wait.key, wait.ms, wait.then)
+    assert (request.wakeup, request.ms, request.then) == (wait.key, wait.ms, wait.then)
     assert request.enough == WORLD

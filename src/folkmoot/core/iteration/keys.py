@@ -2,13 +2,13 @@
 
 global_iteration_world                  how many ranks there are, fixed by the first
 global_iteration_barrier:consensus      the newest decision; moves only by compare-and-set
-global_iteration_barrier:arrived:<n>    who has arrived: a pile of notes
-global_iteration_ready:<n>              rings when it is decided, to wake those who wait
+global_iteration_barrier:arrived:<n>    who has arrived: a list of notes
+global_iteration_ready:<n>              set when it is decided, to wake those who wait
 global_iteration_counter                its number, for people and tools; nobody obeys it
 rank_<r>_last_iteration                 the iteration that a rank is done with: its arrival
 heartbeat_<r>                           moves while the rank lives
 incarnation_<r>                         how often the rank was started: its fencing token
-global_iteration_silence                never set: to wait for, where a bell cannot be trusted
+global_iteration_silence                never set: to wait for, where a wakeup cannot be trusted
 """
 
 WORLD = "global_iteration_world"

@@ -3,13 +3,13 @@
 The rules, in words:
 
 - A rank that is done with iteration n writes down that it has **arrived**, in a key of its own, and
-  behind that a note for the others on a pile. Its process is known by its **incarnation**, a number
+  behind that a note for the others on a list. Its process is known by its **incarnation**, a number
   that grows with every start of the rank. One rank is one member: of its processes the newest.
 - Whoever sees that everybody expected has arrived, or is silent, **proposes** iteration n + 1 with
   those who are there. The proposal is one compare-and-set of one key, from the exact bytes of
   decision n: exactly one wins, and it decides number and members in the same instant. Who slept
   through a decision holds bytes that are no longer there and can win nothing.
-- Most often the last to arrive finds on the pile **everybody**: all ranks there are, each by the
+- Most often the last to arrive finds on the list **everybody**: all ranks there are, each by the
   process that is a member of iteration n, and none of them silent. It proposes without another
   look. In all other cases who proposes has looked at everything, and an arrival counts only while
   the rank's heartbeat is of the same incarnation.
@@ -188,10 +188,10 @@ def record_iteration_for_rank(state: RankState) -> Step:
     """Arrive: this process is done with everything up to the iteration before its target."""
     desired = bytes(Arrival(state.target - 1, state.incarnation, state.progress))
     note = encode_note(Note(state.rank, state.incarnation, state.progress))
-    key, pile = keys.last_iteration(state.rank), keys.arrived(state.target)
+    key, arrived = keys.last_iteration(state.rank), keys.arrived(state.target)
     enough = state.how_many_expected() - len(state.silent)
     wait = keys.ready(state.target), _spread(state.rules, 167 * state.rank), keys.CONSENSUS
-    request = m.Arrive(key, state.arrival, desired, pile, note, enough, *wait)
+    request = m.Arrive(key, state.arrival, desired, arrived, note, enough, *wait)
     return _ask(state, ARRIVAL, request)
 
 
@@ -216,7 +216,7 @@ def increment_global_iteration(
 
 def signal_global_iteration_ready(state: RankState) -> Step:
     """Wake those who wait for the newest decision."""
-    return _ask(state, Asked.Wake, m.Set(keys.ready(state.iteration), m.RUNG))
+    return _ask(state, Asked.Wake, m.Set(keys.ready(state.iteration), m.WOKEN))
 
 
 def clear_global_iteration_ready(iteration: int) -> m.Housekeeping:
@@ -361,17 +361,17 @@ def _born(state: RankState, values: Values, now: int) -> Step:
 
 
 def _arrival(state: RankState, values: Values, now: int) -> Step:
-    found, pile = values[:2]
+    found, listed = values[:2]
     mine = bytes(Arrival(state.target - 1, state.incarnation, state.progress))
     if found != mine:
         return _arrive_again(state, found)
     state = replace(state, arrival=mine, done=True)
     if len(values) > 2:
         return _decision(state, values[2:], now)  # it has waited in the same breath
-    # A note is on the pile before it is read: the last to arrive always sees everybody's.
-    if count_notes(pile) + len(state.silent) < state.how_many_expected():
+    # A note is on the list before it is read: the last to arrive always sees everybody's.
+    if count_notes(listed) + len(state.silent) < state.how_many_expected():
         return state, ()
-    notes = read_notes(pile)
+    notes = read_notes(listed)
     if notes is None:
         return replace(state, look=True), ()
     if _everybody(state, notes):
@@ -403,7 +403,7 @@ def _decision(state: RankState, values: Values, now: int) -> Step:
     after = catch_up_restarting_rank(state, values[0])
     if after.stop or decided(after):
         return after, ()
-    # Nobody of us rings before it is decided: look, and do not listen to that bell any more.
+    # Nobody of us sets it before it is decided: look, and do not wait for that wakeup any more.
     return replace(state, look=True, deaf=True), ()
 
 
@@ -506,8 +506,8 @@ def _go_on(state: RankState, seed: int) -> Step:
         ranks = range(state.rules.world)
         arrivals, beats = map(keys.last_iteration, ranks), map(keys.heartbeat, ranks)
         return _ask(state, Asked.Everything, m.GetMany((keys.CONSENSUS, *arrivals, *beats)))
-    bell = keys.SILENCE if state.deaf else keys.ready(state.target)
-    return _ask(state, DECISION, m.Wait(bell, _spread(state.rules, seed), keys.CONSENSUS))
+    wakeup = keys.SILENCE if state.deaf else keys.ready(state.target)
+    return _ask(state, DECISION, m.Wait(wakeup, _spread(state.rules, seed), keys.CONSENSUS))
 
 
 def _spread(rules: Rules, seed: int) -> int:

@@ -68,30 +68,30 @@ class Add(Effect, frozen=True, tag=True):
 
 
 class Arrive(Effect, frozen=True, tag=True):
-    """`CompareSet`, then, however that went, a note onto a pile: a value, and all of the pile.
+    """`CompareSet`, then, however that went, a note onto a list: a value, and all of the list.
 
     If the first went well, and fewer notes than `enough` lie there, nothing is left but to `Wait`
-    for `bell`. Who carries this out may do that at once; its value then comes behind the two.
+    for `wakeup`. Who carries this out may do that at once; its value then comes behind the two.
     """
 
     key: str
     expected: bytes
     desired: bytes
-    pile: str
+    arrived: str
     note: bytes
     enough: int
-    bell: str
+    wakeup: str
     ms: int
     then: str
 
 
 class Decide(Effect, frozen=True, tag=True):
-    """`CompareSet`, then, however that went, `Set` the bell: the first one's value."""
+    """`CompareSet`, then, however that went, `Set` the wakeup: the first one's value."""
 
     key: str
     expected: bytes
     desired: bytes
-    bell: str
+    wakeup: str
 
 
 class GetMany(Effect, frozen=True, tag=True):
@@ -101,7 +101,7 @@ class GetMany(Effect, frozen=True, tag=True):
 class Wait(Effect, frozen=True, tag=True):
     """The key's value as soon as it has one, None after `ms` milliseconds without.
 
-    With `then`, the value of that key: the other one is a bell.
+    With `then`, the value of that key: the other one is a wakeup.
     """
 
     key: str
@@ -115,8 +115,8 @@ class Set(Effect, frozen=True, tag=True):
 
 
 Request = CompareSet | Add | Arrive | Decide | GetMany | Wait | Set
-# What a bell is set to. It says nothing: the decision is read where it was made.
-RUNG = b"1"
+# What a wakeup is set to. It says nothing: the decision is read where it was made.
+WOKEN = b"1"
 
 # What else follows.
 

@@ -138,18 +138,18 @@ _decode_notes = msgspec.json.Decoder(list[Note]).decode
 
 
 def encode_note(note: Note) -> bytes:
-    """For the pile of those who have arrived, where notes lie one behind the other."""
+    """For the list of those who have arrived, where notes lie one behind the other."""
     return b"[%d,%d,%d" % (note.rank, note.incarnation, note.progress) + _END
 
 
-def count_notes(pile: bytes | None) -> int:
-    return (pile or b"").count(_END)
+def count_notes(listed: bytes | None) -> int:
+    return (listed or b"").count(_END)
 
 
-def read_notes(pile: bytes | None) -> dict[int, Note] | None:
+def read_notes(listed: bytes | None) -> dict[int, Note] | None:
     """By rank; of several processes of one, the newest. None if there is anything else, too."""
     try:
-        notes = _decode_notes(b"[" + (pile or b"").removesuffix(b",") + b"]")
+        notes = _decode_notes(b"[" + (listed or b"").removesuffix(b",") + b"]")
     except UNREADABLE:
         return None
     notes.sort(key=_incarnation_of)

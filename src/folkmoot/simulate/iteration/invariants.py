@@ -48,11 +48,11 @@ def one_decision_follows_another(audit: IterationAudit, step: Step[Job]) -> Prob
                 yield f"{member} did not arrive for iteration {record.iteration}"
 
 
-def a_bell_rings_for_a_decision(audit: IterationAudit, step: Step[Job]) -> Problems:
+def a_wakeup_is_set_for_a_decision(audit: IterationAudit, step: Step[Job]) -> Problems:
     record = read_record(step.after.store.get(keys.CONSENSUS), audit.config.world)
     decided = record.iteration if record else -1
     if keys.ready(decided + 1) in step.after.store:
-        yield f"{keys.ready(decided + 1)} rings, and that was not decided"
+        yield f"{keys.ready(decided + 1)} is set, and that was not decided"
 
 
 def who_takes_part_was_decided_on(audit: IterationAudit, step: Step[Job]) -> Problems:
@@ -109,7 +109,7 @@ def a_process_does_what_every_machine_does(audit: IterationAudit, step: Step[Job
 
 INVARIANTS: tuple[Invariant, ...] = (
     one_decision_follows_another,
-    a_bell_rings_for_a_decision,
+    a_wakeup_is_set_for_a_decision,
     who_takes_part_was_decided_on,
     a_proposal_follows_from_what_was_seen,
     a_rank_stops_only_when_a_newer_process_began,

@@ -508,10 +508,10 @@ def _words(said: Said) -> str:
             return f"sets {key}"
         case m.Add(key):
             return f"adds to {key}"
-        case m.Decide(bell=bell) if len(values) == 2:
-            return f"sets {bell}"
-        case m.Arrive(pile=pile) if len(values) == 2:
-            return f"puts a note on {pile}"
+        case m.Decide(wakeup=wakeup) if len(values) == 2:
+            return f"sets {wakeup}"
+        case m.Arrive(arrived=arrived) if len(values) == 2:
+            return f"puts a note on {arrived}"
         case m.CompareSet(key, _, desired) | m.Arrive(key, _, desired) | m.Decide(key, _, desired):
             won = "" if not values else " (done)" if values[0] == desired else " (refused)"
             return f"compares and sets {key} to {desired.decode()}{won}"

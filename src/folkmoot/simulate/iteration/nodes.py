@@ -50,8 +50,8 @@ class StoreNode(CoordinatorNode):
             self.submit(Perform(process, number, torn=True))
             return None
         self.submit(Perform(process, number))
-        for bell in _bells(request):
-            for node, name, at, hear in self._waiting.pop(bell, ()):
+        for wakeup in _wakeups(request):
+            for node, name, at, hear in self._waiting.pop(wakeup, ()):
                 self.submit(Perform(name, at))
                 self.network.send(self, node, hear, True)
         return True
@@ -76,13 +76,13 @@ class StoreNode(CoordinatorNode):
         return found == job.processes[process].heartbeat, everybody
 
 
-def _bells(request: m.Request) -> tuple[str, ...]:
+def _wakeups(request: m.Request) -> tuple[str, ...]:
     """The keys that are there after it, for those who wait."""
     match request:
         case m.Set(key):
             return (key,)
-        case m.Decide(bell=bell):
-            return (bell,)
+        case m.Decide(wakeup=wakeup):
+            return (wakeup,)
     return ()
 
 

@@ -31,12 +31,12 @@ def doubt(seen: RankState, after: RankState, values: Values, *, late: bool) -> s
     return ""
 
 
-def _doubt_everybody(seen: RankState, after: RankState, pile: bytes) -> str:
+def _doubt_everybody(seen: RankState, after: RankState, listed: bytes) -> str:
     """Without a look at everything: only if all ranks are there, by the same processes."""
     record, old = read_record(after.proposal, seen.rules.world), seen.record
     if record is None or old is None or seen.silent:
         return f"{after.proposal!r} is proposed without a look"
-    notes = json.loads(f"[{pile.decode()[:-1]}]")
+    notes = json.loads(f"[{listed.decode()[:-1]}]")
     newest = {(r, max(n[1] for n in notes if n[0] == r)) for r in {n[0] for n in notes}}
     there = {(x.rank, x.incarnation) for x in record.members}
     before = {(x.rank, x.incarnation) for x in old.members}

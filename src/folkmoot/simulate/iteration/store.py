@@ -8,8 +8,8 @@ Store = dict[str, bytes]
 Values = tuple[bytes | None, ...]
 
 
-class Pile(NamedTuple):
-    """Put a note on a pile, and read it."""
+class AppendNote(NamedTuple):
+    """Put a note on a list, and read it."""
 
     key: str
     note: bytes
@@ -18,10 +18,10 @@ class Pile(NamedTuple):
 def parts(request: Any) -> tuple[Any, ...]:
     """The operations of a request, between which others may come, and its process die."""
     match request:
-        case m.Arrive(key, expected, desired, pile, note):
-            return m.CompareSet(key, expected, desired), Pile(pile, note)
-        case m.Decide(key, expected, desired, bell):
-            return m.CompareSet(key, expected, desired), m.Set(bell, m.RUNG)
+        case m.Arrive(key, expected, desired, arrived, note):
+            return m.CompareSet(key, expected, desired), AppendNote(arrived, note)
+        case m.Decide(key, expected, desired, wakeup):
+            return m.CompareSet(key, expected, desired), m.Set(wakeup, m.WOKEN)
     return (request,)
 
 
@@ -45,11 +45,11 @@ def _perform(store: Store, request: Any) -> tuple[Store, Values]:
         case m.Add(key, amount):
             total = b"%d" % (int(store.get(key, b"0")) + amount)
             return {**store, key: total}, (total,)
-        case Pile(key, note):
+        case AppendNote(key, note):
             # In any order, so in one: worlds that differ in nothing else are the same.
             notes = {*store.get(key, b"").split(b"],")[:-1], note[:-2]}
-            pile = b"".join(x + b"]," for x in sorted(notes))
-            return {**store, key: pile}, (pile,)
+            listed = b"".join(x + b"]," for x in sorted(notes))
+            return {**store, key: listed}, (listed,)
         case m.CompareSet(key, expected, desired):
             if store.get(key, b"") == expected:
                 return {**store, key: desired}, (desired,)

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from folkmoot.core.user_error import UserError
 
-__all__ = ["MAX_VALUE", "Bell", "Store", "StoreError", "StoreGone", "WrongType"]
+__all__ = ["MAX_VALUE", "Store", "StoreError", "StoreGone", "Wakeup", "WrongType"]
 
 # The most bytes of a value; more is refused before it is sent. etcd takes no more by default.
 MAX_VALUE = 1024 * 1024
@@ -33,7 +33,7 @@ class WrongType(StoreError):
     """The key holds what this operation cannot be done to."""
 
 
-class Bell(NamedTuple):
+class Wakeup(NamedTuple):
     """What to wait for behind something else: as `Store.wait`."""
 
     worth: Callable[[bytes], bool]
@@ -77,23 +77,23 @@ class Store(Protocol):
         """
         ...
 
-    def compare_set_and_pile(
+    def compare_set_and_append(
         self,
         key: str,
         expected: bytes,
         desired: bytes,
-        pile: str,
+        list_key: str,
         note: bytes,
-        bell: Bell | None = None,
+        wakeup: Wakeup | None = None,
     ) -> tuple[bytes | None, ...]:
-        """`compare_set`, and then, however that went, put a note on a pile, and read all of it.
+        """`compare_set`, and then, however that went, append a note to a list, and read all of it.
 
-        One trip if it can; others may come between. Notes lie on the pile in any order. A pile is
+        One trip if it can; others may come between. Notes stand on it in any order. A list is
         a key that is read by this and removed by `delete_many`, and is nothing to any other
         operation.
 
-        With `bell`, when the first went well and `bell.worth` says so of the pile: `wait` for it,
-        whose value comes behind the two.
+        With `wakeup`, when the first went well and `wakeup.worth` says so of the list: `wait` for
+        it, whose value comes behind the two.
         """
         ...
 
@@ -104,8 +104,8 @@ class Store(Protocol):
     def wait(self, key: str, seconds: float, then: str = "") -> bytes | None:
         """The value as soon as there is one; None when there was none for so long.
 
-        With `then`, that key's value as soon as `key` has one: a bell, and what it rings for. Such
-        a bell may be heard where none rang; who needs to know reads it in what it rings for.
+        With `then`, that key's value as soon as `key` has one: a wakeup, and what it is set for.
+        Such a wakeup may be seen where none was set; who needs to know reads it in that value.
         """
         ...
 
@@ -114,7 +114,7 @@ class Store(Protocol):
         ...
 
     def delete_many(self, keys: Sequence[str]) -> None:
-        """Of piles, too."""
+        """Of lists, too."""
         ...
 
     def clone(self) -> "Store":

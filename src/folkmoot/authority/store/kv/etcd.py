@@ -21,7 +21,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from folkmoot.authority.store.kv import Bell, StoreError
+from folkmoot.authority.store.kv import StoreError, Wakeup
 from folkmoot.authority.store.kv import etcd_requests as ask
 from folkmoot.authority.store.kv.etcd_cluster import MESSAGES, Cluster, Unanswered
 from folkmoot.authority.store.kv.limits import check_key, check_value
@@ -101,20 +101,20 @@ class EtcdStore:
         behind = [ask.put(check_key(other), value)]
         return self._compare_set_and(key, expected, desired, behind)[0]
 
-    def compare_set_and_pile(
+    def compare_set_and_append(
         self,
         key: str,
         expected: bytes,
         desired: bytes,
-        pile: str,
+        list_key: str,
         note: bytes,
-        bell: Bell | None = None,
+        wakeup: Wakeup | None = None,
     ) -> tuple[bytes | None, ...]:
-        """Each connection has a key on the pile, so that those who come at once do not collide."""
-        check_value(pile, note)
-        name = check_key(pile)
-        whole = ask.range_request(*ask.pile_range(name))
-        mine = ask.put(ask.pile_key(name, self._own), note)
+        """Each connection has a key on the list, so that those who come at once do not collide."""
+        check_value(list_key, note)
+        name = check_key(list_key)
+        whole = ask.range_request(*ask.list_range(name))
+        mine = ask.put(ask.note_key(name, self._own), note)
         behind = [mine, MESSAGES["RequestOp"](request_range=whole)]
         found, answer = self._compare_set_and(key, expected, desired, behind)
         if answer is None:
@@ -122,9 +122,9 @@ class EtcdStore:
         else:
             pieces = answer.responses[2].response_range
         notes = b"".join(bytes(kv.value) for kv in pieces.kvs)
-        if bell is None or found != desired or not bell.worth(notes):
+        if wakeup is None or found != desired or not wakeup.worth(notes):
             return found, notes
-        return found, notes, self.wait(bell.key, bell.seconds, bell.then)
+        return found, notes, self.wait(wakeup.key, wakeup.seconds, wakeup.then)
 
     def _compare_set_and(
         self, key: str, expected: bytes, desired: bytes, behind: list[Any]
@@ -199,7 +199,7 @@ class EtcdStore:
         names = [check_key(key) for key in keys]
         for at in range(0, len(names), BATCH):
             some = names[at : at + BATCH]
-            changes = [ask.delete(*ask.pile_range(name)) for name in some]
+            changes = [ask.delete(*ask.list_range(name)) for name in some]
             self._write(some[0], [], changes, self._deadline())
 
     def clone(self) -> "EtcdStore":

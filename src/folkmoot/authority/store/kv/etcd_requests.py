@@ -36,13 +36,13 @@ def delete(name: bytes, end: bytes = b"") -> Any:
     return MESSAGES["RequestOp"](request_delete_range=delete)
 
 
-def pile_key(name: bytes, own: bytes) -> bytes:
-    """Where a connection puts what it has for the pile of that name."""
+def note_key(name: bytes, own: bytes) -> bytes:
+    """Where a connection puts what it has for the list of that name."""
     return name + b"\0" + own
 
 
-def pile_range(name: bytes) -> tuple[bytes, bytes]:
-    """The key itself and its pile."""
+def list_range(name: bytes) -> tuple[bytes, bytes]:
+    """The key itself and its list."""
     return name, name + b"\1"
 
 

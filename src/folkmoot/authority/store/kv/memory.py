@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Self
 
-from folkmoot.authority.store.kv import Bell, StoreError
+from folkmoot.authority.store.kv import StoreError, Wakeup
 from folkmoot.authority.store.kv.limits import check_key, check_value, sum_at
 
 
@@ -74,21 +74,21 @@ class MemoryStore:
         self.set(other, value)
         return found
 
-    def compare_set_and_pile(
+    def compare_set_and_append(
         self,
         key: str,
         expected: bytes,
         desired: bytes,
-        pile: str,
+        list_key: str,
         note: bytes,
-        bell: Bell | None = None,
+        wakeup: Wakeup | None = None,
     ) -> tuple[bytes | None, ...]:
         found = self.compare_set(key, expected, desired)
-        self.append(pile, note)
-        notes = self.get(pile) or b""
-        if bell is None or found != desired or not bell.worth(notes):
+        self.append(list_key, note)
+        notes = self.get(list_key) or b""
+        if wakeup is None or found != desired or not wakeup.worth(notes):
             return found, notes
-        return found, notes, self.wait(bell.key, bell.seconds, bell.then)
+        return found, notes, self.wait(wakeup.key, wakeup.seconds, wakeup.then)
 
     def append(self, key: str, value: bytes) -> None:
         check_value(key, value)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from folkmoot.authority.store.kv import Bell, Store
+from folkmoot.authority.store.kv import Store, Wakeup
 
 
 class PrefixStore:
@@ -36,19 +36,21 @@ class PrefixStore:
         names = self._key(key), self._key(other)
         return self._store.compare_set_and_set(names[0], expected, desired, names[1], value)
 
-    def compare_set_and_pile(
+    def compare_set_and_append(
         self,
         key: str,
         expected: bytes,
         desired: bytes,
-        pile: str,
+        list_key: str,
         note: bytes,
-        bell: Bell | None = None,
+        wakeup: Wakeup | None = None,
     ) -> tuple[bytes | None, ...]:
-        name, onto = self._key(key), self._key(pile)
-        if bell is not None:
-            bell = Bell(bell.worth, self._key(bell.key), bell.seconds, self._key(bell.then))
-        return self._store.compare_set_and_pile(name, expected, desired, onto, note, bell)
+        name, onto = self._key(key), self._key(list_key)
+        if wakeup is not None:
+            wakeup = Wakeup(
+                wakeup.worth, self._key(wakeup.key), wakeup.seconds, self._key(wakeup.then)
+            )
+        return self._store.compare_set_and_append(name, expected, desired, onto, note, wakeup)
 
     def append(self, key: str, value: bytes) -> None:
         self._store.append(self._key(key), value)

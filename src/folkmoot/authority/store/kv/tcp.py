@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from folkmoot.authority.store.kv import Bell, StoreError, StoreGone, WrongType
+from folkmoot.authority.store.kv import StoreError, StoreGone, Wakeup, WrongType
 from folkmoot.authority.store.kv import tcp_wire as wire
 from folkmoot.authority.store.kv.limits import check_key, check_value, sum_at, too_long
 from folkmoot.host.clock import backoff
@@ -99,36 +99,36 @@ class TcpStore:
         after = self._write(key, request + behind, _compared_and_acknowledged)
         return self._compared(key, expected, desired, after)
 
-    def compare_set_and_pile(
+    def compare_set_and_append(
         self,
         key: str,
         expected: bytes,
         desired: bytes,
-        pile: str,
+        list_key: str,
         note: bytes,
-        bell: Bell | None = None,
+        wakeup: Wakeup | None = None,
     ) -> tuple[bytes | None, ...]:
         """The server is asked for the wait along with the rest, and told if it need not be."""
         check_value(key, desired)
-        check_value(pile, note)
-        name = check_key(pile)
+        check_value(list_key, note)
+        name = check_key(list_key)
         request = wire.compare_set(check_key(key), expected, desired)
         request += wire.append(name, note) + wire.read(name)
-        if bell is None:
-            after, notes = self._write(pile, request, _compared_and_read)
+        if wakeup is None:
+            after, notes = self._write(list_key, request, _compared_and_read)
             return self._compared(key, expected, desired, after), notes
-        request += wire.wait(check_key(bell.key))
-        behind = wire.read(check_key(bell.then))
+        request += wire.wait(check_key(wakeup.key))
+        behind = wire.read(check_key(wakeup.then))
 
         def answer(connection: wire.Connection) -> tuple[bytes | None, ...]:
             after, notes = _compared_and_read(connection)
-            if after == desired != expected and bell.worth(notes):
-                _, value = _await_and_read(bell.seconds, behind, connection)
+            if after == desired != expected and wakeup.worth(notes):
+                _, value = _await_and_read(wakeup.seconds, behind, connection)
                 return after, notes, value
             self._waiting = True
             return after, notes
 
-        found, *more = self._write(pile, request, answer)
+        found, *more = self._write(list_key, request, answer)
         return self._compared(key, expected, desired, found or b""), *more
 
     def _compared(self, key: str, expected: bytes, desired: bytes, after: bytes) -> bytes | None:
@@ -148,7 +148,7 @@ class TcpStore:
     def wait(self, key: str, seconds: float, then: str = "") -> bytes | None:
         name = check_key(key)
         if then:
-            return self._wait_for_bell(key, seconds, then)
+            return self._wait_for_wakeup(key, seconds, then)
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             woken = self._read(key, wire.wait(name), partial(_await, left))
@@ -157,7 +157,7 @@ class TcpStore:
             # It timed out, or was deleted as soon as it was set, or somebody looked in vain.
         return self._get_if_there(key)
 
-    def _wait_for_bell(self, key: str, seconds: float, then: str) -> bytes | None:
+    def _wait_for_wakeup(self, key: str, seconds: float, then: str) -> bytes | None:
         if seconds > 0:
             answer = partial(_await_and_read, seconds, wire.read(check_key(then)))
             woken, value = self._read(key, wire.wait(key.encode()), answer)
