@@ -96,7 +96,7 @@ DEFECTS = {
         "cli/test_serve.py::test_a_damaged_journal_is_not_a_new_run",
     ],
     "14 the silent stay while others talk; metadata; a vocabulary of 257": [
-        f"{SERVER}::test_who_is_silent_is_removed_in_time_while_others_talk",
+        "authority/test_every_authority.py::test_who_is_silent_is_removed_while_others_talk",
         f"{SERVER}::test_what_a_witness_tells_for_people_is_bounded",
         "cli/test_init.py::test_its_vocabulary_is_that_of_bytes_and_cuts_into_whole_blocks",
     ],
