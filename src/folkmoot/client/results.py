@@ -4,7 +4,7 @@ A result is a few numbers that its sender signed (`Result`) and the bytes that t
 once its bytes are what its sender committed to, for the samples that were its own, and can be
 learnt. Whatever else a peer sends is refused, noted, and as if it had not come; the same holds for
 what its sender does not give out, and nobody waits for either. A result that came
-too late or not at all is asked for; then only what a witness saw is fetched, since those who answer
+too late or not at all is asked for; then only what a quorum saw is fetched, since those who answer
 did not sign it.
 """
 

@@ -7,10 +7,12 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
+from folkmoot.core import bloom
+from folkmoot.core.bloom import bloom_shape
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.client import machine
 from folkmoot.core.coordinator.client import messages as c
-from folkmoot.core.coordinator.client.ledger import Result
+from folkmoot.core.coordinator.client.ledger import Attested, Result
 from folkmoot.core.coordinator.client.state import Phase as ClientPhase
 from folkmoot.core.coordinator.commitment import commitment_hash
 from folkmoot.core.coordinator.state import STORED_ROUNDS, Phase
@@ -227,3 +229,14 @@ def plain_merkle_root(leaves: list[bytes]) -> bytes:
         pairs = [(level[i], level[min(i + 1, len(level) - 1)]) for i in range(0, len(level), 2)]
         level = [sha256(b"\1" + left + right).digest() for left, right in pairs]
     return level[0]
+
+
+def test_what_fewer_than_a_quorum_of_filters_hold_is_not_attested() -> None:
+    """A filter holds one in a hundred that nobody saw: whoever looks for such a one finds it."""
+    shapes = [bloom_shape(4, 7, index) for index in range(4)]
+    seen, *made_up = (sha256(bytes([first, n])).digest() for first in range(4) for n in range(250))
+    saw = Attested(tuple((bloom.fill([seen], shape), shape) for shape in shapes), 3)
+    loose = Attested(saw.filters, 1)
+    assert seen in saw
+    assert any(each in loose for each in made_up)
+    assert not any(each in saw for each in made_up)

@@ -41,17 +41,22 @@ class Result(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class Attested(msgspec.Struct, frozen=True):
-    """The commitments that the witnesses of a round saw: one filter from each of them."""
+    """The commitments that the witnesses of a round saw: one filter from each of them.
+
+    One in a hundred that nobody saw is in a filter; of a quorum's, each with a key of its own, next
+    to none. So whoever makes up results finds none that would be taken for an attested one.
+    """
 
     filters: tuple[tuple[bytes, bloom.Shape], ...]
+    quorum: int
 
     def __contains__(self, commitment: bytes) -> bool:
-        return count_votes([commitment], self.filters)[commitment] > 0
+        return count_votes([commitment], self.filters)[commitment] >= self.quorum
 
 
 def attested(state: Coordinator, by: Round) -> Attested:
     shapes = ((w.broadcast_bloom, state.bloom_shape(by, w.proof.index)) for w in by.witnesses)
-    return Attested(tuple(shapes))
+    return Attested(tuple(shapes), state.quorum(by))
 
 
 class Verdict(NamedTuple):
