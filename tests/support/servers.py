@@ -3,6 +3,7 @@
 import http.server
 import json
 import re
+import secrets
 import socket
 import subprocess
 import sys
@@ -55,14 +56,25 @@ class S3Server:
 
 
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Ports on which nothing listens, nor on the ones after them.
+
+    They are below those that the system hands out: any connection may get one of those meanwhile.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = 20_000 + 2 * secrets.randbelow(6_000)
+        if port not in found and _is_free(port) and _is_free(port + 1):
+            found.append(port)
+    return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as one:
+        try:
+            one.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 @pytest.fixture(scope="session")
