@@ -23,6 +23,9 @@ from folkmoot.unified.rpc.methods import Methods
 logger = logging.getLogger(__name__)
 # Seconds between two tries to reach a master that is away: at first, and at most.
 SOONEST, LATEST = 0.02, 0.5
+# Beats without an answer after which another connection is tried. Fewer, and a master that is only
+# slow would lose the lines it listens to; more, and it would miss us before the new one stands.
+UNANSWERED = 2
 
 
 class ControlLink:
@@ -46,7 +49,7 @@ class ControlLink:
         self._status: Status | None = None
         self._connection: Connection | None = None
         self._at = ""  # where the connection leads
-        self._beaten: Call[Any] | None = None
+        self._beats: list[Call[Any]] = []  # sent on this connection, without an answer so far
         self._broken, self._closed = threading.Event(), threading.Event()
         self._lock = threading.Lock()
 
@@ -60,19 +63,20 @@ class ControlLink:
                 self._connection.call(TELL, encode(status))
 
     def beat(self, beat: Beat) -> None:
-        """A master that has not answered the last one by now hangs: perhaps there is another.
+        """A master that has not answered the last few by now hangs: perhaps there is another.
 
         So there is if the address leads elsewhere now, whatever the old one still answers.
         """
         with self._lock:
             if not self._connection:
                 return
+            self._beats = [call for call in self._beats if not call.done()]
             if _resolved(self._where()) != self._at:
                 self._connection.close("is not the master any more")
-            elif self._beaten and self._beaten.line is self._connection and not self._beaten.done():
+            elif len(self._beats) >= UNANSWERED:
                 self._connection.close("does not answer")
             else:
-                self._beaten = self._connection.call(TELL, encode(beat))
+                self._beats.append(self._connection.call(TELL, encode(beat)))
 
     def close(self) -> None:
         self._closed.set()
@@ -111,7 +115,7 @@ class ControlLink:
             logger.debug("no master: %s", error)
             return False
         with self._lock:
-            self._connection, self._at = connection, at
+            self._connection, self._at, self._beats = connection, at, []
             if self._status:
                 connection.call(TELL, encode(self._status))
         return True

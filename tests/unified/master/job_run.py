@@ -115,6 +115,10 @@ class JobRun(JobWatch):
 
         return self.wait(events.ActorCreated, this).pid
 
+    def life_of(self, actor: str) -> int:
+        """The incarnation it is in now."""
+        return max(e.incarnation for e in self.all_of(m.Create, lambda e: e.actor == actor))
+
     def kill(self, actor: str, incarnation: int = 1) -> None:
         os.kill(self.pid(actor, incarnation), signal.SIGKILL)
 

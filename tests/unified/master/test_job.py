@@ -179,9 +179,11 @@ def test_a_stopped_process_is_found_silent_and_replaced(folder: Path, ray: str) 
     quick = Timeouts(silent=4.0 if ray else 2.0)
     with job_run(folder, {"a": role(timeouts=quick), "b": role()}, ray) as run:
         run.start()
-        run.takes_steps("a-0")
-        os.kill(run.pid("a-0"), signal.SIGSTOP)
-        run.takes_steps("a-0", 2)
+        run.running()
+        life = run.life_of("a-0")  # its second already, if the machine let it starve
+        run.takes_steps("a-0", life)
+        os.kill(run.pid("a-0", life), signal.SIGSTOP)
+        run.takes_steps("a-0", life + 1)
         assert run.outcome().exit_code == 0
         run.unbroken("b-0")
         assert "no sign of life" in run.wait(m.Blamed).how
@@ -215,7 +217,7 @@ def test_what_does_not_stop_is_killed(folder: Path, ray: str) -> None:
 
 def test_a_hung_master_is_replaced_by_a_standby_and_fenced_off(folder: Path, ray: str) -> None:
     """A zombie that wakes up finds the journal taken, and ends without having done anything."""
-    roles = {"a": role(total=2, timeouts=Timeouts(silent=10.0))}
+    roles = {"a": role(total=2, timeouts=Timeouts(silent=20.0))}
     with job_run(folder, roles, ray) as run:
         zombie = run.start()
         run.running()

@@ -24,7 +24,10 @@ def test_deaths_of_workers_sub_masters_and_masters_are_survived(
     """P1, P2, P6, P17, and every scenario in which the public implementation hangs."""
     roles = {
         "a": role(total=2, failure_domain="role", sub_master=f"{ROLES}:Caretaker"),
-        "b": role(total=2, timeouts=Timeouts(silent=10.0)),
+        "b": role(total=2),
+        # Where it matters how soon silence is found. On a machine that starves it may be found
+        # before the test makes it silent: that is nobody else's fault, and nobody else is blamed.
+        "c": role(timeouts=Timeouts(silent=10.0)),
     }
     with job_run(folder, roles, ray_cluster) as run:
         run.start()
@@ -49,13 +52,14 @@ def test_deaths_of_workers_sub_masters_and_masters_are_survived(
         run.takes_steps("b-1", more=10)
         run.start()
         run.wait(events.MasterBegan, lambda e: e.resumed)
-        os.kill(run.pid("b-0", 2), signal.SIGSTOP)
-        run.takes_steps("b-0", 3)
-        wait_gone(run.pid("b-0", 2))
+        life = run.life_of("c-0")
+        os.kill(run.pid("c-0", life), signal.SIGSTOP)
+        run.takes_steps("c-0", life + 1)
+        wait_gone(run.pid("c-0", life))
         assert run.outcome().exit_code == 0
         run.unbroken("b-1")
-        blamed = [b.actor for b in run.all_of(m.Blamed)]
-        assert blamed == ["b-0", "a-0", "a-0", "a-master", "a-1", "b-0"]
+        blamed = [b.actor for b in run.all_of(m.Blamed) if b.actor != "c-0"]
+        assert blamed == ["b-0", "a-0", "a-0", "a-master", "a-1"]
         run.nothing_left()
 
 
