@@ -11,7 +11,7 @@ import pytest
 from authority.any_run import OWNER, STRANGER, A, B, join, run, until
 from authority.served_run import OPEN, connected, serving
 from folkmoot.authority import Denied
-from folkmoot.authority.server import door, wire
+from folkmoot.authority.server import admission, wire
 from folkmoot.authority.server.attending import Attending
 from folkmoot.authority.server.client import ServerAuthority
 from folkmoot.authority.server.serve import Listening, listen
@@ -180,10 +180,10 @@ async def test_an_altered_request_is_refused(tmp_path: Path, spoil: Any, status:
 
 
 @pytest.mark.parametrize("method", list(wire.METHODS))
-async def test_nothing_is_read_before_the_door_lets_it_in(
+async def test_nothing_is_read_before_it_is_admitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    monkeypatch.setattr(door, "WAITING", 0)
+    monkeypatch.setattr(admission, "WAITING", 0)
     async with serving(tmp_path) as server:
         raw = Raw(server, method)
         with pytest.raises(grpc.aio.AioRpcError, match="too many requests") as error:

@@ -14,7 +14,7 @@ BAD, DEATHS, FAULTS = "client/test_bad_input.py", "client/test_deaths.py", "faul
 CORE, SCREENING = "core/coordinator", "core/coordinator/test_screening.py"
 SERVER, DOOR, UPDATE = (
     "authority/test_server.py",
-    "authority/test_door.py",
+    "authority/test_admission.py",
     "cli/test_update.py",
 )
 WORLDS = "simulate/test_worlds.py::test_every_invariant_holds_in_worlds_of_a_run"
@@ -86,7 +86,7 @@ DEFECTS = {
     ],
     "11 a stranger fills the memory": [
         f"{DOOR}::test_badly_signed_messages_leave_nothing_in_the_servers_memory",
-        "authority/test_gate.py::test_only_so_many_large_messages_are_on_their_way_at_once",
+        "authority/test_large_messages.py::test_only_so_many_large_messages_are_on_their_way_at_once",
     ],
     "12 what is checked is not what is kept": [
         "client/test_claims.py::test_no_other_spelling_of_a_place_is_kept",
@@ -102,7 +102,7 @@ DEFECTS = {
     ],
     "15 replays and floods slow the run": [
         f"{DOOR}::test_replays_are_refused_cheaply_and_slowed_down",
-        "authority/test_conduct.py::test_connecting_anew_does_not_help_and_does_not_hurt_good_neighbours",
+        "authority/test_refusal_counts.py::test_connecting_anew_does_not_help_and_does_not_hurt_good_neighbours",
     ],
     "16 worlds without the real client": [
         WORLDS,

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from folkmoot.authority.server import door, wire
+from folkmoot.authority.server import admission, wire
 from folkmoot.authority.server.claims import Claims
 from folkmoot.authority.server.keeper import Keeper, Listener
 from folkmoot.authority.server.service import Access, Service
@@ -48,7 +48,7 @@ async def listen(
     """A run served at `address` (host:port, port 0 for any) while the block lasts."""
     keeper = Keeper(run, journal, listener)
     service = Service(keeper, access, data, claims)
-    limits = [("grpc.max_receive_message_length", wire.MAX_REQUEST), *door.OPTIONS]
+    limits = [("grpc.max_receive_message_length", wire.MAX_REQUEST), *admission.OPTIONS]
     server = rpc.new_server(limits)
     service.register(server)
     try:

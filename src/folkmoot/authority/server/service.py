@@ -1,6 +1,6 @@
 """The gRPC face of a keeper: who may speak, and what is sent to whom.
 
-- Everything received is let in at the `Door` before it is read, bounded in size, signed by the key
+- What comes is admitted before it is read (`Admission`), bounded in size, signed by the key
   it claims, fresh (a nonce is taken once a session), and decoded into a typed record whose sender
   is that key. Whatever is not is refused with a status and a sentence, and changes nothing; nothing
   of it stays in memory.
@@ -21,12 +21,12 @@ import msgspec
 
 from folkmoot.authority.access import Access as Access
 from folkmoot.authority.server import wire
+from folkmoot.authority.server.admission import PATIENCE, Admission, Crowded
 from folkmoot.authority.server.attending import TAKEN, Attending
 from folkmoot.authority.server.changes import Changes
 from folkmoot.authority.server.claims import Claims
-from folkmoot.authority.server.door import PATIENCE, Crowded, Door
-from folkmoot.authority.server.gate import Gate
 from folkmoot.authority.server.keeper import Keeper
+from folkmoot.authority.server.large_messages import LargeMessages
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.receive import member
 from folkmoot.core.unreadable import UNREADABLE
@@ -61,11 +61,11 @@ class Service:
         self.changes = Changes(keeper)
         self._attending = Attending()
         self._nonces = signing.Nonces()
-        self._gate = Gate()
-        self._door = Door()
+        self._large_messages = LargeMessages()
+        self._admission = Admission()
 
     def register(self, server: grpc.aio.Server) -> None:
-        """Every method takes its one message as a stream: not before the door lets it in."""
+        """Every method takes its one message as a stream: not before it is admitted."""
         handlers = {
             "Hello": _unary(self.hello, wire.HelloRequest),
             "Submit": _unary(self.submit, wire.Signed),
@@ -88,7 +88,7 @@ class Service:
         message = await self._hear("Submit", context, self._message)
         code = m.Reason.NotAMember.name if message is None else await self._submit(message)
         if code == m.Reason.NotAMember.name:
-            self._door.judge(context.peer(), refused=True)
+            self._admission.judge(context.peer(), refused=True)
         return wire.Receipt(refused=code)
 
     async def _submit(self, message: m.ClientMessage | m.OwnerMessage) -> str:
@@ -143,7 +143,7 @@ class Service:
             while True:
                 version, messages = await self.changes.newer(version)
                 for message in messages:
-                    async with self._gate.passing(len(message)):
+                    async with self._large_messages.passing(len(message)):
                         yield message
         finally:
             self.changes.watchers -= 1
@@ -175,15 +175,15 @@ class Service:
                 request = await _message_of(context)
                 heard = decode(self._authenticate(method, request), request.payload)
             except Refusal:
-                self._door.judge(context.peer(), refused=True)
+                self._admission.judge(context.peer(), refused=True)
                 raise
-        self._door.judge(context.peer(), refused=False)
+        self._admission.judge(context.peer(), refused=False)
         return heard
 
     @asynccontextmanager
     async def _let_in(self, context: Any) -> AsyncIterator[None]:
         try:
-            async with self._door.passing(context.peer()):
+            async with self._admission.passing(context.peer()):
                 yield
         except Crowded as error:
             raise Refusal(Code.RESOURCE_EXHAUSTED, str(error)) from None

@@ -2,15 +2,15 @@
 
 import asyncio
 
-from folkmoot.authority.server.gate import LARGE, PLACES, Gate
+from folkmoot.authority.server.large_messages import LARGE, PLACES, LargeMessages
 
 
 async def test_only_so_many_large_messages_are_on_their_way_at_once() -> None:
-    gate, on_their_way, most = Gate(), 0, 0
+    sending, on_their_way, most = LargeMessages(), 0, 0
 
     async def send() -> None:
         nonlocal on_their_way, most
-        async with gate.passing(LARGE):
+        async with sending.passing(LARGE):
             on_their_way += 1
             most = max(most, on_their_way)
             await asyncio.sleep(0)
@@ -21,14 +21,14 @@ async def test_only_so_many_large_messages_are_on_their_way_at_once() -> None:
 
 
 async def test_readers_that_stopped_give_their_places_to_others() -> None:
-    gate, stopped = Gate(), asyncio.Event()
+    sending, stopped = LargeMessages(), asyncio.Event()
 
     async def stall() -> None:
-        async with gate.passing(LARGE):
+        async with sending.passing(LARGE):
             await stopped.wait()
 
     stalled = [asyncio.create_task(stall()) for _ in range(PLACES)]
-    async with asyncio.timeout(120), gate.passing(LARGE):
+    async with asyncio.timeout(120), sending.passing(LARGE):
         pass
     stopped.set()
     await asyncio.gather(*stalled)
@@ -36,22 +36,22 @@ async def test_readers_that_stopped_give_their_places_to_others() -> None:
     inside = [asyncio.create_task(stall()) for _ in range(PLACES + 1)]
     stopped.clear()
     await asyncio.sleep(0)
-    assert gate.free == 0
+    assert sending.free == 0
     stopped.set()
     await asyncio.gather(*inside)
-    assert gate.free == PLACES
+    assert sending.free == PLACES
 
 
 async def test_small_messages_never_wait() -> None:
-    gate, stopped = Gate(), asyncio.Event()
+    sending, stopped = LargeMessages(), asyncio.Event()
 
     async def stall() -> None:
-        async with gate.passing(LARGE):
+        async with sending.passing(LARGE):
             await stopped.wait()
 
     stalled = [asyncio.create_task(stall()) for _ in range(PLACES * 4)]
     await asyncio.sleep(0)
-    async with gate.passing(LARGE - 1):
-        assert gate.free == 0
+    async with sending.passing(LARGE - 1):
+        assert sending.free == 0
     stopped.set()
     await asyncio.gather(*stalled)

@@ -13,7 +13,7 @@ PLACES = 64
 PATIENCE = 0.25
 
 
-class Gate:
+class LargeMessages:
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(PLACES)
         self.free = PLACES

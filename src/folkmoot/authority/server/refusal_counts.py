@@ -36,7 +36,7 @@ class _Faults:
         return max(count - (self._clock() - when) * self._fades, 0.0)
 
 
-class Conduct:
+class RefusalCounts:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._connections = _Faults(OF_CONNECTION, CONNECTION_FADES, clock)
         self._addresses = _Faults(OF_ADDRESS, ADDRESS_FADES, clock)

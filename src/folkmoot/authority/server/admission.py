@@ -3,7 +3,7 @@
 A message is not taken from its connection before it is let in: a few at a time in all, fewer from
 one address, each with `PATIENCE` to arrive. Until then gRPC holds no more of it than `LOOKAHEAD`.
 Who comes when too many wait already is turned away at once, and can come again. Who was refused too
-often (`conduct`) stands in a line of its address's own, in which one is read every `PENALTY`.
+often (`refusal_counts`) waits in a line of its address, in which one is read every `PENALTY`.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from folkmoot.authority.server.conduct import Conduct
+from folkmoot.authority.server.refusal_counts import RefusalCounts
 from folkmoot.host.rpc import Options
 
 #: Messages that are being read at a time; each has at most `wire.MAX_REQUEST` bytes.
@@ -50,11 +50,11 @@ class _Address:
         self.inside = 0
 
 
-class Door:
+class Admission:
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(READING)
         self._addresses: defaultdict[str, _Address] = defaultdict(_Address)
-        self._conduct = Conduct()
+        self._refusals = RefusalCounts()
         self.waiting = 0  # or being read
 
     @asynccontextmanager
@@ -69,7 +69,7 @@ class Door:
         self.waiting += 1
         address.inside += 1
         try:
-            if self._conduct.must_wait(peer, name):
+            if self._refusals.must_wait(peer, name):
                 async with address.line:
                     await asyncio.sleep(PENALTY)
             async with address.places, self._places:
@@ -83,9 +83,9 @@ class Door:
     def judge(self, peer: str, refused: bool) -> None:
         """Whether what came from there was worth reading."""
         if refused:
-            self._conduct.bad(peer, address_of(peer))
+            self._refusals.bad(peer, address_of(peer))
         else:
-            self._conduct.good(peer)
+            self._refusals.good(peer)
 
 
 def address_of(peer: str) -> str:

@@ -7,9 +7,9 @@ import grpc
 import pytest
 
 from authority.stranger import flood, replay, served
-from folkmoot.authority.server import door
+from folkmoot.authority.server import admission
+from folkmoot.authority.server.admission import Admission, Crowded, address_of
 from folkmoot.authority.server.client import ServerAuthority
-from folkmoot.authority.server.door import Crowded, Door, address_of
 from folkmoot.core.coordinator import messages as m
 from folkmoot.host.signing import Identity
 
@@ -37,11 +37,11 @@ async def test_replays_are_refused_cheaply_and_slowed_down(tmp_path: Path) -> No
         await authority.close()
 
 
-async def entered(gate: Door, peer: str, count: int) -> list["asyncio.Task[None]"]:
+async def entered(entry: Admission, peer: str, count: int) -> list["asyncio.Task[None]"]:
     """So many come from `peer`, and stay where they are."""
 
     async def stay() -> None:
-        async with gate.passing(peer):
+        async with entry.passing(peer):
             inside.append(peer)
             await asyncio.Event().wait()
 
@@ -54,30 +54,30 @@ async def entered(gate: Door, peer: str, count: int) -> list["asyncio.Task[None]
 
 
 async def test_one_address_cannot_take_the_places_of_others() -> None:
-    gate = Door()
-    crowd = await entered(gate, "ipv4:10.0.0.1:1", 100)
-    assert crowd[0].get_name() == str(door.READING_OF_ONE)
-    async with asyncio.timeout(60), gate.passing("ipv4:10.0.0.2:1"):
+    entry = Admission()
+    crowd = await entered(entry, "ipv4:10.0.0.1:1", 100)
+    assert crowd[0].get_name() == str(admission.READING_OF_ONE)
+    async with asyncio.timeout(60), entry.passing("ipv4:10.0.0.2:1"):
         pass
     for task in crowd:
         task.cancel()
     await asyncio.gather(*crowd, return_exceptions=True)
-    assert gate.waiting == 0
-    async with asyncio.timeout(60), gate.passing("ipv4:10.0.0.1:1"):
+    assert entry.waiting == 0
+    async with asyncio.timeout(60), entry.passing("ipv4:10.0.0.1:1"):
         pass
 
 
 async def test_who_comes_when_too_many_wait_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "WAITING_OF_ONE", 20)
-    monkeypatch.setattr(door, "WAITING", 30)
-    gate = Door()
-    crowd = await entered(gate, "ipv4:10.0.0.1:1", 20)
+    monkeypatch.setattr(admission, "WAITING_OF_ONE", 20)
+    monkeypatch.setattr(admission, "WAITING", 30)
+    entry = Admission()
+    crowd = await entered(entry, "ipv4:10.0.0.1:1", 20)
     with pytest.raises(Crowded, match=r"from 10\.0\.0\.1"):
-        async with gate.passing("ipv4:10.0.0.1:2"):
+        async with entry.passing("ipv4:10.0.0.1:2"):
             pass
-    crowd += await entered(gate, "ipv4:10.0.0.2:1", 10)
+    crowd += await entered(entry, "ipv4:10.0.0.2:1", 10)
     with pytest.raises(Crowded, match="too many requests: try again"):
-        async with gate.passing("ipv4:10.0.0.3:2"):
+        async with entry.passing("ipv4:10.0.0.3:2"):
             pass
     for task in crowd:
         task.cancel()

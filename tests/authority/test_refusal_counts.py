@@ -1,7 +1,7 @@
 """Who may be wrong how often."""
 
-from folkmoot.authority.server import conduct
-from folkmoot.authority.server.conduct import Conduct
+from folkmoot.authority.server import refusal_counts
+from folkmoot.authority.server.refusal_counts import RefusalCounts
 
 
 class Clock:
@@ -13,7 +13,7 @@ class Clock:
 
 def test_a_connection_may_be_wrong_a_few_times_and_is_forgiven() -> None:
     clock = Clock()
-    seen = Conduct(clock)
+    seen = RefusalCounts(clock)
     for _ in range(32):
         seen.bad("a:1", "a")
     assert not seen.must_wait("a:1", "a")
@@ -25,7 +25,7 @@ def test_a_connection_may_be_wrong_a_few_times_and_is_forgiven() -> None:
 
 
 def test_connecting_anew_does_not_help_and_does_not_hurt_good_neighbours() -> None:
-    seen = Conduct(Clock())
+    seen = RefusalCounts(Clock())
     seen.good("a:0")
     for connection in range(1, 300):
         for _ in range(20):
@@ -36,9 +36,9 @@ def test_connecting_anew_does_not_help_and_does_not_hurt_good_neighbours() -> No
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    seen = Conduct(Clock())
-    for number in range(conduct.REMEMBERED + 100):
+    seen = RefusalCounts(Clock())
+    for number in range(refusal_counts.REMEMBERED + 100):
         seen.bad(f"a:{number}", str(number))
         seen.good(f"a:{number}")
     for kept in (seen._connections._of, seen._addresses._of, seen._proven):
-        assert len(kept) == conduct.REMEMBERED
+        assert len(kept) == refusal_counts.REMEMBERED
