@@ -194,7 +194,7 @@ class HostileLine:
         with contextlib.suppress(OSError):
             while True:
                 line, _ = self._listener.accept()
-                line.settimeout(10.0)
+                line.settimeout(60.0)
                 with line, contextlib.suppress(OSError):
                     while True:
                         self._answer(line, frames.read_frame(line, wire.TransferRequest))

@@ -239,5 +239,5 @@ async def test_what_comes_while_it_is_told_to_end_does_not_keep_it(
     for _ in range(moments):
         await asyncio.sleep(0)
     serving.cancel()
-    await asyncio.wait([serving], timeout=10)
+    await asyncio.wait([serving], timeout=60)
     assert serving.cancelled()

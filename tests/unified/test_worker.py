@@ -226,7 +226,7 @@ def test_the_default_work_is_to_answer_until_stopped() -> None:
     done.start()
     assert not worker.stopping
     worker.stop()
-    done.join(10)
+    done.join(60)
     assert not done.is_alive()
     assert worker.stopping
 
@@ -272,10 +272,10 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 def test_workers_call_each_other_by_role_and_by_name(pair: Pair) -> None:
     trainer = member("trainer-0", pair.book)
-    group = trainer.group("rollout", timeout=10)
+    group = trainer.group("rollout", timeout=60)
     assert group.call(Rollout.generate, 10).result() == [10, 20]
     assert group.call("who").result() == ["rollout-0", "rollout-1"]
-    assert trainer.worker("rollout-1").call("status").result(10) is Stage.INIT
+    assert trainer.worker("rollout-1").call("status").result(60) is Stage.INIT
     assert trainer.proxy("rollout-1", None, Rollout).generate(4) == 8
     trainer.close()
 
