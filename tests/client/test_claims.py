@@ -241,7 +241,8 @@ async def test_a_server_that_cannot_read_the_store_believes_or_refuses_as_it_was
     tmp_path: Path, policy: Policy
 ) -> None:
     kept = tmp_path / "kept"
-    steps = {"total_steps": 2, "rounds_per_epoch": 2, "cooldown_time": 3.0}
+    cooldown = 200.0 if policy is Policy.auto else 3.0  # what is refused is waited for in vain
+    steps = {"total_steps": 2, "rounds_per_epoch": 2, "cooldown_time": cooldown}
     async with small_run(tmp_path, policy=policy, checkpoint=str(kept), **steps) as run:
         await run.join(2, prepare=out_of_sight(run, kept))
         await run.until(run.finished)

@@ -155,7 +155,7 @@ async def test_a_server_tells_the_others_who_hung_up(tmp_path: Path) -> None:
         await run.until(run.in_round(2))
         await dies.end()
         await run.until(run.removed)
-        assert all(dies.id in who.member.client.hung_up for who in others)
+        await run.until(lambda: all(dies.id in who.member.client.hung_up for who in others))
 
 
 async def test_a_server_that_says_of_the_living_that_they_hung_up_removes_nobody(

@@ -29,7 +29,9 @@ class Light(Participant):
 
 @pytest.mark.parametrize("many", [200, pytest.param(1000, marks=pytest.mark.faults)])
 async def test_many_participants_finish_every_round(tmp_path: Path, many: int) -> None:
-    config = federation_config(tmp_path, {"rounds": 2, "min_participants": many})
+    # All of them are one process, in which everybody may be kept waiting for a while.
+    calm = {"heartbeat_timeout": 200.0, "straggler_time": 0.0}
+    config = federation_config(tmp_path, {"rounds": 2, "min_participants": many, **calm})
     async with running_federation(tmp_path, config) as w:
         settings = Settings(
             address=w.server.address, run_id="test", policy=AGREES, longest_pause=1.0

@@ -10,7 +10,7 @@ from folkmoot.simulate.mutants import seeds_to_catch
 SEEDS = range(200, 400)
 # Those that take many worlds, with one that catches them as the rules are: it is played first.
 LATE = {
-    "a model is handed on before it is drained": 347,
+    "a model is handed on before it is drained": 577,
     "one auditor has results failed": 297,
     "one witness has results screened": 221,
     "the blame stays with who was told first": 268,

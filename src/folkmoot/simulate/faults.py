@@ -82,7 +82,7 @@ def stop(world: World) -> None:
     world.network.heal()
     world.coordinator.crash_before = None
     for node in (*world.nodes, world.coordinator):
-        node.frozen_until = 0
+        node.frozen_until = min(node.frozen_until, world.loop.now)
         node.rate = 1.0
         node.restart()
         node.reform()

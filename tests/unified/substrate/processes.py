@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 # Seconds, for what takes one or two on a machine with nothing else to do.
-PATIENCE = 120.0
+PATIENCE = 200.0
 
 
 def wait_gone(pid: int) -> None:

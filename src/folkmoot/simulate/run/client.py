@@ -112,8 +112,10 @@ class ClientNode(Node):
         waited = self.patience.look(self.client, effects, self.loop.now)
         if not self.honest:
             return
-        # What comes with another event than its own alarm may be late for many reasons.
-        if waited and (isinstance(event, c.Tick) or waited[0] < waited[1]):
+        # What comes with another event than its own alarm may be late for many reasons, and an
+        # alarm of one who stood still meanwhile.
+        on_time = isinstance(event, c.Tick) and self.frozen_until <= self.patience.began
+        if waited and (on_time or waited[0] < waited[1]):
             self.audit.tell(WaitedFor(self.id, *waited))
         elif isinstance(event, c.Unavailable) and self.patience.in_vain(self.client):
             self.audit.tell(WaitedFor(self.id, self.loop.now - self.patience.began, 0))

@@ -58,7 +58,7 @@ def join_storm(world: RunWorld) -> None:
 
 def strangers(world: RunWorld) -> None:
     """Keys join, show that they live as long as the run lasts, and do nothing; some lie about being
-    ready."""
+    ready, as long as anybody lies."""
     random = world.loop.random
     lying = random.random() < 0.5
     for _ in range(random.randint(1, 12)):
@@ -72,7 +72,7 @@ def idle(world: RunWorld, key: bytes, lying: bool) -> None:
     if world.coordinator.up:
         world.coordinator.submit(m.Join(key, world.audit.config.run_id))
         world.coordinator.submit(m.HealthCheck(key))
-        if lying:
+        if lying and not world.calm:
             world.coordinator.submit(m.Ready(key, state.epoch_number))
     world.loop.after(IDLE_EVERY, idle, world, key, lying)
 
