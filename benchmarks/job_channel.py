@@ -320,7 +320,7 @@ def measure(rounds: int, with_ray: bool) -> dict[str, dict[str, float]]:
 def rate_all(size: int, rounds: int, others: dict[str, Any]) -> dict[str, float]:
     """Medians of records a second, and of how many times as fast as ours others are."""
     rates: dict[str, list[float]] = {name: [] for name in ("ours", *others)}
-    spent: dict[str, list[float]] = {name: [] for name in ("ours", "floor")}
+    spent: dict[str, list[float]] = {name: [] for name in ("ours", "floor", "bare")}
     for _ in range(rounds):
         for name, run in {"ours": channel, **others}.items():
             counts, before = RAY_COUNTS if name == "ray" else COUNTS, cpu_seconds()

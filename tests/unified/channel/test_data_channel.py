@@ -323,6 +323,22 @@ def test_small_arrays_are_ones_own(hold: Hold) -> None:
     assert [int(record[-1]) for record in got] == list(range(1, 21))
 
 
+def test_small_and_large_records_of_any_kind_keep_their_order(hold: Hold) -> None:
+    held = hold(size=1024 * 1024)
+    producer, consumer = held.end(), held.end()
+    some = [b"", b"small" * 10, "text", 7, bytes(70_000), "long" * 20_000, None, bytes(20_000)]
+
+    def fill() -> None:
+        for record in some * 30:
+            producer.put(record)
+        producer.finish()
+
+    with ThreadPoolExecutor(1) as pool:
+        filling = pool.submit(fill)
+        assert drain(consumer, 100) == some * 30
+        filling.result(20)
+
+
 def test_heap_files_go_when_nobody_needs_them(hold: Hold) -> None:
     held = hold()
     producer, consumer = held.end(), held.end()

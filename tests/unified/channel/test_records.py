@@ -11,12 +11,20 @@ from folkmoot.unified.channel import records
 
 
 def there_and_back(record: object) -> Any:
-    return records.decode(memoryview(bytearray(b"".join(records.encode(record)))))
+    encoded = b"".join(records.encode(record))
+    return records.decode(memoryview(bytearray(encoded)), 0, len(encoded))
 
 
 @given(st.lists(st.integers() | st.binary() | st.none(), max_size=5))
 def test_any_value_comes_back(value: object) -> None:
     assert there_and_back(value) == value
+
+
+@given(st.binary(max_size=20) | st.sampled_from([bytes(records.SMALL), bytes(100_000)]))
+def test_bytes_come_back_as_bytes_and_others_as_what_they_were(value: bytes) -> None:
+    assert there_and_back(value) == value
+    assert type(there_and_back(value)) is bytes
+    assert type(there_and_back(bytearray(value))) is bytearray
 
 
 @given(st.lists(st.tuples(st.sampled_from(["u1", "f4", "f8"]), st.integers(0, 9000)), max_size=4))

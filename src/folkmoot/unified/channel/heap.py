@@ -82,6 +82,10 @@ class Mapped:
         self._used.add(offset)
         return self._bytes[offset : offset + length]
 
+    def look(self, offset: int, length: int) -> memoryview:
+        """What lies there now, for those who only read."""
+        return self._bytes.data[offset : offset + length]
+
     def forget(self, offset: int, length: int) -> None:
         """Nothing looks at it: what was changed there is dropped, and the next sees the file's."""
         self._map.madvise(mmap.MADV_DONTNEED, offset, pages(length))
@@ -103,19 +107,23 @@ class Maps:
         """
         fd = self._fd(heap)
         if sys.platform == "linux":  # where pages that were changed can be dropped
-            mapped = self._mapped.get(heap)
-            if mapped is None:
-                mapped = self._mapped[heap] = Mapped(fd)
+            mapped = self._whole(heap)
             if (region := mapped.region(offset, length)) is not None:
                 return region, mapped
         return mmap.mmap(fd, length, access=mmap.ACCESS_COPY, offset=offset), None
 
-    def copy(self, heap: str, offset: int, length: int) -> memoryview:
-        """What lies there now."""
-        copied = bytearray(length)
-        if os.preadv(self._fd(heap), [copied], offset) < length:
-            raise EOFError(f"{heap} ends before byte {offset + length}")
-        return memoryview(copied)
+    def look(self, heap: str, offset: int, length: int) -> memoryview:
+        """What lies there now: copy what is to be kept, before the region is let go."""
+        if sys.platform == "linux":
+            return self._whole(heap).look(offset, length)
+        return memoryview(os.pread(self._fd(heap), length, offset))
+
+    def _whole(self, heap: str) -> Mapped:
+        fd = self._fd(heap)
+        mapped = self._mapped.get(heap)
+        if mapped is None:
+            mapped = self._mapped[heap] = Mapped(fd)
+        return mapped
 
     def close(self) -> None:
         for fd in self._fds.values():

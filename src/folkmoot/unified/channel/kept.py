@@ -34,7 +34,7 @@ class Kept:
     def offer(self, producer: str, heap: str, put: Put, body: memoryview) -> Answer:
         """Put a batch, if the rules let it in."""
         count = len(put.sizes)
-        size = sum(put.sizes) + sum(length for _, length in put.regions)
+        size = len(body) + put.body[1] + sum(length for _, length in put.regions)
         answer = self.queue.offer(producer, put.number, count, size, put.sources, now_ms())
         if not isinstance(answer, Accepted):
             return answer

@@ -7,7 +7,7 @@ next of `regions`, (offset, length) in the heap of the producer's connection. Th
 batch can lie there together, in its `body`; it has no length when they are in the frame.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -16,6 +16,7 @@ from folkmoot.unified.channel.queue import Rules
 from folkmoot.unified.rpc.errors import FrameError
 
 Ids = list[tuple[int, int]]
+Size = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True):
@@ -40,7 +41,7 @@ class Welcome(Message, frozen=True):
 
 class Put(Message, frozen=True):
     number: int
-    sizes: list[int]
+    sizes: list[Size]
     regions: list[tuple[int, int]] = []
     sources: dict[str, Ids] = {}
     body: tuple[int, int] = (0, 0)
@@ -219,7 +220,7 @@ def expect_sane(put: Put, inline: int) -> None:
     offset, length = put.body
     if offset < 0 or length < 0 or (length and inline):
         raise FrameError("a body is no part of a heap")
-    if min(put.sizes, default=0) < 0 or sum(put.sizes) != inline + length:
+    if sum(put.sizes) != inline + length:
         raise FrameError("the sizes of a batch do not fit its bytes")
     if put.sizes.count(0) != len(put.regions):
         raise FrameError("the regions of a batch do not fit its sizes")

@@ -30,11 +30,13 @@ from folkmoot.unified.channel.messages import (
     Put,
     WereUsed,
 )
+from folkmoot.unified.channel.queue import Rules
 from folkmoot.unified.channel.regions import PAGE
 from folkmoot.unified.channel.spool import Buffer
 
 MOST_BATCHES, MOST_LARGE = 8, 16 * 1024 * 1024  # that are not confirmed
 BATCH, BATCH_SIZE = 512, 512 * 1024
+LARGE = 64 * 1024  # from this size on a record goes through the heap by itself
 BATCH_LARGE = 8 * 1024 * 1024  # bytes in the heap
 SMALLEST_BODY = 16 * 1024  # less goes over the socket
 
@@ -51,28 +53,40 @@ class Pending(NamedTuple):
 class Gathered:
     """The records of the next batch."""
 
-    __slots__ = ("body", "full", "large", "most", "regions", "size", "sizes")
+    __slots__ = ("_room", "body", "large", "most", "regions", "size")
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.full = False
-        self.body: list[Buffer] = []
-        self.sizes: list[int] = []
+    def __init__(self, rules: Rules) -> None:
+        self.most = min(BATCH, rules.records)
+        self._room = min(BATCH_SIZE, rules.size)
+        self.body: list[Buffer] = []  # the small ones; nothing for each of the regions
         self.regions: list[tuple[int, int]] = []
         self.size = self.large = 0  # bytes in the body, and in regions of their own
 
-    def add(self, record: Buffer) -> None:
-        size = len(record)
+    @property
+    def full(self) -> bool:
+        some = len(self.body) >= self.most
+        return some or self.size >= BATCH_SIZE or self.large >= BATCH_LARGE
+
+    def add_between(self, record: Buffer) -> bool:
+        """Add a small record if it neither begins nor fills a batch of such; whether it did."""
+        length = len(record)
+        size = self.size + length
+        if not 0 < len(self.body) < self.most - 1 or size >= self._room:
+            return False
+        if self.large or length >= LARGE:
+            return False
         self.body.append(record)
-        self.sizes.append(size)
-        self.size += size
-        self.full = self.size >= BATCH_SIZE or len(self.sizes) >= self.most
+        self.size = size
+        return True
+
+    def add(self, record: Buffer) -> None:
+        self.body.append(record)
+        self.size += len(record)
 
     def add_region(self, offset: int, length: int) -> None:
+        self.body.append(b"")
         self.regions.append((offset, length))
-        self.sizes.append(0)
         self.large += length
-        self.full = self.large >= BATCH_LARGE or len(self.sizes) >= self.most
 
 
 class Outbox:
@@ -82,7 +96,6 @@ class Outbox:
         self._place, self._producer = place, producer
         self.pending: deque[Pending] = deque()
         self.pending_large = 0  # bytes of theirs in the heap
-        self.next = Gathered(BATCH)
         #: What was answered to the last question: a put with sources, or a finish.
         self.answer: WereUsed | Done | None = None
         self.failure: ChannelError | None = None
@@ -90,7 +103,7 @@ class Outbox:
         self._finishing: Finish | None = None
         self._uid = ""
         self._line = self._open()
-        self.next = Gathered(self.most)
+        self.next = Gathered(self.rules)
 
     @property
     def enough(self) -> bool:
@@ -99,16 +112,17 @@ class Outbox:
 
     def send_batch(self, sources: dict[str, Ids] | None = None) -> None:
         batch = self.next
-        if not batch.sizes and sources is None:
+        if not batch.body and sources is None:
             return
+        sizes = list(map(len, batch.body))
         body = b"".join(batch.body)
         lies = self._lay(body)
-        put = Put(self.number, batch.sizes, batch.regions, sources or {}, lies)
+        put = Put(self.number, sizes, batch.regions, sources or {}, lies)
         pending = Pending(put, b"" if lies[1] else body)
         self.pending.append(pending)
         self.pending_large += batch.large
-        self.number += len(batch.sizes)
-        self.next = Gathered(self.most)
+        self.number += len(sizes)
+        self.next = Gathered(self.rules)
         self._attempt(lambda: self._send(pending))
         self._drain()
 
@@ -175,6 +189,7 @@ class Outbox:
             self.failure = (Closed if message.closed else ChannelError)(
                 f"{self._place.channel}: {message.reason}"
             )
+            self.next = Gathered(self.rules)  # so that the next who puts asks, and hears of it
             raise self.failure
 
     def _confirmed(self, last: int) -> None:
@@ -211,7 +226,6 @@ class Outbox:
         hello = Hello(self._place.channel, self._producer, name, self._uid)
         line, welcome = open_line(self._place, hello)
         self._uid, self.rules = welcome.uid, welcome.rules
-        self.most = min(BATCH, self.rules.records)
         self._confirmed(welcome.last)
         self.number = welcome.last + 1
         # Twice the size, since regions are whole pages and there are gaps between them.

@@ -4,12 +4,13 @@ Acks go out at once and are kept until it is known that they arrived: whatever i
 later question came after them. Over a new connection they are sent again, which does no harm.
 
 Large records are looked at where their producer wrote them, and nobody writes there while something
-in this process uses them (`views`). Small ones are copied from there, many at once.
+in this process uses them (`views`). Small ones are read there and get memory of their own.
 """
 
 import contextlib
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -33,12 +34,13 @@ from folkmoot.unified.channel.messages import (
     Message,
     Region,
     Released,
-    Slice,
 )
 from folkmoot.unified.channel.views import Key, Views
 
 # Whoever holds the channel keeps the time of a get; if it says nothing this much later, it hangs.
 GRACE = 10.0
+# What is asked for ahead was there, so it comes within this time, if nobody else was quicker.
+PROMPT = 0.001
 
 
 class Reader:
@@ -171,7 +173,7 @@ class Reader:
             if received is None:
                 raise ConnectionResetError("whoever holds the channel does not answer")
         else:
-            received = line.receive(0.0)
+            received = line.receive(PROMPT if until is None else min(PROMPT, wait / 1000))
             if received is None:
                 line.send(Ack(list(self._acks)))  # what we wait for may wait for that
                 received = line.receive(None if until is None else wait / 1000)
@@ -245,22 +247,29 @@ class Reader:
         sizes, regions = iter(delivery.sizes), iter(delivery.regions)
         bodies = delivery.bodies or [IN_FRAME] * len(parts)
         for (first, end), part, body in zip(delivery.ids, parts, bodies, strict=True):
-            at = 0
-            if body.length:
-                part = self._copy(body)
-            for size in islice(sizes, end - first):
-                if size:
-                    found.append(records.decode(part[at : at + size]))
-                    at += size
-                else:
-                    found.append(self._map(next(regions)))
+            some = islice(sizes, end - first)
+            if not body.length:
+                found += self._decode(part, some, regions, copy=False)
+                continue
+            part = self._maps.look(body.heap, body.offset + body.begin, body.length)
+            try:
+                found += self._decode(part, some, regions, copy=True)
+            finally:
+                with self._lock:
+                    self._copied.append((body.heap, body.offset))
         return found
 
-    def _copy(self, body: Slice) -> memoryview:
-        copied = self._maps.copy(body.heap, body.offset + body.begin, body.length)
-        with self._lock:
-            self._copied.append((body.heap, body.offset))
-        return copied
+    def _decode(
+        self, part: memoryview, sizes: Iterable[int], regions: Iterator[Region], copy: bool
+    ) -> list[Any]:
+        found, at = [], 0
+        for size in sizes:
+            if size:
+                found.append(records.decode(part, at, at + size, copy))
+                at += size
+            else:
+                found.append(self._map(next(regions)))
+        return found
 
     def _map(self, region: Region) -> Any:
         heap, offset, length = region.heap, region.offset, region.length
@@ -269,7 +278,7 @@ class Reader:
             self._views = Views()
         assert self._line is not None
         self._views.follow(seen, self._line, (heap, offset), length, mapped)
-        return records.decode(memoryview(seen))
+        return records.decode(memoryview(seen), 0, length)
 
 
 class _TimeOver(TimeoutError):

@@ -1,7 +1,6 @@
 """The batches that a channel holds, as bytes, and as what is written down of them."""
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 import msgspec
@@ -44,14 +43,15 @@ class Stored(msgspec.Struct):
     def cut(self, begin: int, end: int) -> Cut:
         if begin == 0 and end == len(self.sizes):
             return Cut(self.sizes, self.regions, self.body, 0, self.lies[1])
-        offsets = [0, *accumulate(self.sizes)]
-        before = self.sizes[:begin].count(0)
-        sizes = self.sizes[begin:end]
-        regions = self.regions[before : before + sizes.count(0)]
-        first, last = offsets[begin], offsets[end]
+        before, sizes = self.sizes[:begin], self.sizes[begin:end]
+        regions = self.regions
+        if regions:
+            skipped = before.count(0)
+            regions = regions[skipped : skipped + sizes.count(0)]
+        first, length = sum(before), sum(sizes)
         if self.lies[1]:
-            return Cut(sizes, regions, self.body, first, last - first)
-        return Cut(sizes, regions, self.body[first:last])
+            return Cut(sizes, regions, self.body, first, length)
+        return Cut(sizes, regions, self.body[first : first + length])
 
 
 class Written(msgspec.Struct, frozen=True, array_like=True, tag=True):

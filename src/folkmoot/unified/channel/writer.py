@@ -16,10 +16,9 @@ from folkmoot.unified.channel.errors import AlreadyUsed, ChannelError
 from folkmoot.unified.channel.intervals import Span
 from folkmoot.unified.channel.line import Place
 from folkmoot.unified.channel.messages import Ids, WereUsed
-from folkmoot.unified.channel.outbox import BATCH_SIZE, Outbox
+from folkmoot.unified.channel.outbox import BATCH_SIZE, LARGE, Outbox
 from folkmoot.unified.channel.spool import Buffer
 
-LARGE = 64 * 1024  # from this size on a record goes through the heap
 LINGER = 0.005
 
 
@@ -30,24 +29,26 @@ class Writer:
         self.place, self.producer = place, producer
         self._lock = threading.RLock()
         self._out = Outbox(place, producer)
-        self._begun = -LINGER  # when the last batch was
+        self._begun = self._sent = -LINGER  # when the last batch was
         self._linger = _Linger(self._send_lingering)
 
     @property
     def next_number(self) -> int:
         """The number that the next record of this producer gets; the first ever is 1."""
         with self._lock:
-            return self._out.number + len(self._out.next.sizes)
+            return self._out.number + len(self._out.next.body)
 
     def put(self, record: object, timeout: float | None = None) -> None:
         pieces = records.encode(record)
         if timeout is not None:
             return self._put_in_time([pieces], timeout)
         with self._lock:
+            if len(pieces) == 1 and self._out.next.add_between(pieces[0]):
+                return None
             self._add(pieces, None)
             batch = self._out.next
-            if batch.full or (len(batch.sizes) == 1 and self._begin()):
-                self._out.send_batch()
+            if batch.full or (len(batch.body) == 1 and self._begin()):
+                self._send()
         return None
 
     def put_many(self, some: Iterable[object], timeout: float | None = None) -> None:
@@ -55,7 +56,7 @@ class Writer:
         if timeout is not None:
             return self._put_in_time(encoded, timeout)
         with self._lock:
-            while chunk := list(islice(encoded, self._out.most)):
+            while chunk := list(islice(encoded, self._out.next.most)):
                 if self._fits_as_one(chunk):
                     self._add_all(chunk)
                     continue
@@ -117,11 +118,15 @@ class Writer:
 
     def _begin(self) -> bool:
         """A batch begins; whether it was quiet before, so that nothing is waited for."""
-        last, self._begun = self._begun, time.monotonic()
-        if self._begun - last > LINGER:
+        self._begun = time.monotonic()
+        if self._begun - self._sent > LINGER:
             return True
         self._linger.wake()
         return False
+
+    def _send(self) -> None:
+        self._out.send_batch()
+        self._sent = time.monotonic()
 
     def _add(self, pieces: list[Buffer], until: float | None, split: bool = True) -> None:
         """Take a record over, when there is room for it."""
@@ -130,7 +135,7 @@ class Writer:
         record = pieces[0] if len(pieces) == 1 else None
         size = sum(map(len, pieces)) if record is None else len(record)
         batch = self._out.next
-        if not batch.sizes and self._out.enough:
+        if not batch.body and self._out.enough:
             self._out.wait(lambda: not self._out.enough, until)
         if split and batch.size + batch.large + size > self._out.rules.size:
             self._expect_room(size)
@@ -152,15 +157,14 @@ class Writer:
             self._out.wait(lambda: not self._out.enough, None)
         batch = self._out.next
         batch.body = [p[0] if len(p) == 1 else b"".join(p) for p in chunk]
-        batch.sizes = list(map(len, batch.body))
-        batch.size = sum(batch.sizes)
-        if len(chunk) == self._out.most:
+        batch.size = sum(map(len, batch.body))
+        if len(chunk) == batch.most:
             self._out.send_batch()
 
     def _add_large(self, pieces: list[Buffer], size: int, until: float | None, split: bool) -> None:
         assert self._out.heap is not None
         while (offset := self._out.heap.regions.take(size)) is None:
-            if split and self._out.next.sizes:
+            if split and self._out.next.body:
                 # So that it can be used, and freed. What comes meanwhile is read on the way: it
                 # may be all that will ever come, so look before waiting for more.
                 self._out.send_batch()
@@ -184,11 +188,12 @@ class Writer:
     def _send_lingering(self) -> float:
         """Send a batch that has waited for long; how much longer the one that is there may."""
         with self._lock:
+            if not self._out.next.body or self._out.failure is not None:
+                return 0.0
             left = self._begun + LINGER - time.monotonic()
-            if left > 0 and self._out.next.sizes:
+            if left > 0:
                 return left
-            if self._out.failure is None:
-                self._out.send_batch()
+            self._send()
         return 0.0
 
 
