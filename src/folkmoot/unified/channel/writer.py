@@ -222,8 +222,10 @@ class _Linger:
             self._thread.join()
 
     def _run(self) -> None:
-        while self._woken.wait() and not self._stopped.wait(LINGER):
-            self._woken.clear()
+        while self._woken.wait():
+            self._woken.clear()  # before the look at `stopped`: who stops sets that first
+            if self._stopped.wait(LINGER):
+                return
             try:
                 while (left := self._send()) and not self._stopped.wait(left):
                     pass
