@@ -45,6 +45,7 @@ class ModelWriter:
             position += meta.nbytes
         self._total, self._left = position, position - len(head)
         self._lock = threading.Lock()
+        self._folder_synced = False
         try:
             os.ftruncate(self._fd, position)
             self._put(memoryview(head), 0)
@@ -68,6 +69,8 @@ class ModelWriter:
     def start_sync(self) -> None:
         """Let the disk have what there is; only `commit` promises anything."""
         os.fdatasync(self._fd)
+        sync_folder(self.path.parent.parent)  # where the name of our folder is
+        self._folder_synced = True
 
     def commit(self, *, durable: bool = True) -> None:
         """Make the file appear under its name, whole; with `durable`, past a power cut too."""
@@ -82,7 +85,8 @@ class ModelWriter:
         self._fd = -1
         if durable:
             sync_folder(self.path.parent)
-            sync_folder(self.path.parent.parent)
+            if not self._folder_synced:
+                sync_folder(self.path.parent.parent)
 
     def _placed(self, name: str, start: int, values: Array) -> tuple[int, memoryview]:
         """Where in the file a block goes, and its bytes."""
