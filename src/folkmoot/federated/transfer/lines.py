@@ -137,7 +137,7 @@ class LineThread:
         #: Said by other threads: lines whose answer is there, connections that begin.
         self._answered: deque[Line] = deque()
         self._new: deque[tuple[socket.socket, Callable[[Line], Life]]] = deque()
-        self._closing = False
+        self._closing = self._rung = False
         self._swept = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._selector.register(self._alarm, READ, self._take_over)
@@ -174,7 +174,10 @@ class LineThread:
         self._ring.close()
 
     def _wake(self) -> None:
-        with contextlib.suppress(OSError):  # it is full: the thread wakes all the same; or closed
+        if self._rung:  # and it has not looked yet
+            return
+        self._rung = True
+        with contextlib.suppress(OSError):  # it is closed
             self._ring.send(b"!")
 
     # Its own thread.
@@ -190,6 +193,8 @@ class LineThread:
     def _take_over(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._alarm.recv(4096)
+        # Before we look: what is said after that rings again.
+        self._rung = False
         while self._new:
             connection, life = self._new.popleft()
             line = Line(connection, self._piece)

@@ -9,6 +9,7 @@ in time is closed, and when there are too many, the one that has waited longest 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import ssl
@@ -77,12 +78,11 @@ class WeightsListener:
         yield from line.handshake()
         while True:
             request = yield from line.read_frame(wire.TransferRequest)
-            asked = asyncio.run_coroutine_threadsafe(self._ask(request), self._loop)
-            asked.add_done_callback(lambda _: thread.resume(line))
+            asked = _Asked(self._loop, self._grant, request, lambda: thread.resume(line))
             try:
                 yield HELD if request.HasField("call") else ANSWER
             finally:
-                asked.cancel()  # which is nothing when there is an answer
+                asked.cancel()
             line.allow(STALL)
             try:
                 transfer = asked.result()
@@ -95,5 +95,55 @@ class WeightsListener:
                 yield from transfer.carry(line)
             line.allow(IDLE)
 
-    async def _ask(self, request: Any) -> Transfer:
-        return await self._grant(request)
+
+class _Asked:
+    """A request that the event loop looks at, for a thread that goes on when `answered` is called.
+
+    `asyncio.run_coroutine_threadsafe` does the same with a second future and two more turns of the
+    loop, which is dear beside a small model.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        grant: Grant,
+        request: Any,
+        answered: Callable[[], None],
+    ) -> None:
+        self._loop, self._grant, self._request = loop, grant, request
+        self._answered, self._cancelled = answered, False
+        self._task: asyncio.Task[Transfer] | None = None
+        loop.call_soon_threadsafe(self._begin)
+
+    def result(self) -> Transfer:
+        """Once it was answered: what was granted, or `RequestRefused`."""
+        assert self._task is not None
+        if self._task.cancelled():
+            raise ConnectionAbortedError("the coordinator ends")
+        return self._task.result()
+
+    def cancel(self) -> None:
+        """The line is gone; nothing when there is an answer."""
+        self._cancelled = True
+        if self._task is None or not self._task.done():
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and so is all on it
+                self._loop.call_soon_threadsafe(self._end)
+
+    # On the loop.
+
+    def _begin(self) -> None:
+        if not self._cancelled:
+            self._task = self._loop.create_task(self._granted())
+            self._task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Transfer]) -> None:
+        if not task.cancelled():
+            task.exception()  # else it is warned of where the line is gone meanwhile
+        self._answered()
+
+    async def _granted(self) -> Transfer:
+        return await self._grant(self._request)
+
+    def _end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
