@@ -29,11 +29,11 @@ def delivered(store: CoordinatorBucket, values: np.ndarray) -> Delivery:
 
 def test_a_download_is_hashed_and_looked_through(store: CoordinatorBucket) -> None:
     delivery = delivered(store, np.ones(MANY, np.float32))
-    assert not store.is_finite(delivery)
+    assert not store.finite_layout(delivery)
     assert digest_of(store.take(delivery, 1 << 30)) == delivery.digest
-    assert store.is_finite(delivery)
+    assert store.finite_layout(delivery)
     store.forget_rounds(3)
-    assert not store.is_finite(delivery)
+    assert not store.finite_layout(delivery)
 
 
 @pytest.mark.parametrize("position", [0, MANY // 2, MANY - 1])
@@ -44,7 +44,7 @@ def test_a_value_that_is_not_finite_is_seen_as_it_comes(
     values[position] = np.nan
     delivery = delivered(store, values)
     store.take(delivery, 1 << 30)
-    assert not store.is_finite(delivery)
+    assert not store.finite_layout(delivery)
 
 
 def test_of_another_body_than_the_announced_nothing_stays(store: CoordinatorBucket) -> None:
@@ -53,7 +53,7 @@ def test_of_another_body_than_the_announced_nothing_stays(store: CoordinatorBuck
     with pytest.raises(NotAnnounced, match="is not what was announced"):
         store.take(announced, 1 << 30)
     assert not store.taken(announced).exists()
-    assert not store.is_finite(announced)
+    assert not store.finite_layout(announced)
 
 
 def test_after_a_start_a_model_is_read_anew(tmp_path: Path, store: CoordinatorBucket) -> None:

@@ -30,6 +30,7 @@ from folkmoot.federated.model_file.arriving import ArrivingFloats
 from folkmoot.federated.model_file.file_stat import only_we_can_write, stamp
 from folkmoot.federated.model_file.hashing_writer import PIECE, HashingWriter
 from folkmoot.federated.model_file.layout import Layout
+from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.participant.bucket import SPARE
 from folkmoot.federated.transfer.uploads import Uploads, arrived
 from folkmoot.host.files import StagedFile, write_atomically
@@ -53,14 +54,16 @@ class CoordinatorBucket:
         self._spool.mkdir(parents=True, exist_ok=True)
         #: Updates that participants send to us and not to the bucket.
         self.uploads = Uploads(self._spool, self._spool / SPARE) if carried else None
-        #: Private copies out of a remote bucket that were seen to be finite as they came.
-        self._finite: set[Path] = set()
+        #: Layouts of private copies out of a remote bucket that were seen to be finite.
+        self._finite: dict[Path, Layout] = {}
         if bucket.folder is None:
             # Of a model that is in the bucket we keep a copy, which is not synced: it is read anew.
             for copy in self._spool.glob("*/global"):
                 copy.unlink()
         #: The last global model that we published ourselves.
         self._last: tuple[int, bytes] = (-1, b"")
+        #: The layout of the global model that was asked for last.
+        self._layout: tuple[int, Layout] = (-1, {})
 
     # Updates.
 
@@ -75,8 +78,8 @@ class CoordinatorBucket:
         path.parent.mkdir(parents=True, exist_ok=True)
         limit = min(limit, self.max_object)
         if self.bucket.folder is None:
-            if self._download(key, path, limit, delivery.digest):
-                self._finite.add(path)
+            if layout := self._download(key, path, limit, delivery.digest):
+                self._finite[path] = layout
             return path
         try:
             _link_or_copy(self.bucket.folder / key, path, limit)
@@ -95,17 +98,26 @@ class CoordinatorBucket:
         """Where the private copy of an update is, if it was taken."""
         return arrived(self._spool, delivery.key, delivery.digest)
 
-    def is_finite(self, delivery: Delivery) -> bool:
-        """Whether it was seen as it came that the whole of it is a model of finite values."""
+    def finite_layout(self, delivery: Delivery) -> Layout | None:
+        """Its layout, if it was seen as it came that the whole of it is a model of finite values.
+
+        And is here now: who is not good is deleted.
+        """
         path = self.taken(delivery)
-        return self.uploads.is_finite(path) if self.uploads is not None else path in self._finite
+        if self.uploads is None:
+            layout = self._finite.get(path)
+        else:
+            layout = self.uploads.finite_layout(delivery.key, delivery.digest)
+        return layout if layout is not None and path.exists() else None
 
     def forget_rounds(self, last: int) -> None:
         """Delete the private copies of every round up to `last`."""
         if self.uploads is not None:
             self.uploads.forget(last)
         # A copy first: other threads add to it.
-        self._finite -= {path for path in list(self._finite) if int(path.parent.name) <= last}
+        for path in list(self._finite):
+            if int(path.parent.name) <= last:
+                self._finite.pop(path, None)
         for entry in _rounds(self._spool, last):
             shutil.rmtree(entry, ignore_errors=True)
         if (sums := self.sum_path(last).parent).exists():
@@ -151,6 +163,15 @@ class CoordinatorBucket:
             self._download(f"{round_}/global", path, self.max_object)
         return path
 
+    def global_layout(self, round_: int) -> Layout:
+        """The layout of the round's global model; of one round, its header is read once."""
+        known, layout = self._layout
+        if known != round_:
+            with ModelFile(self.global_path(round_)) as model:
+                layout = model.layout
+            self._layout = round_, layout
+        return layout
+
     def global_target(self, round_: int) -> Path:
         """Where to write the round's global model before it is published."""
         return (self.bucket.folder or self._spool) / f"{round_}/global"
@@ -164,6 +185,7 @@ class CoordinatorBucket:
     def publish_global(self, round_: int, written: HashingWriter) -> str:
         """Put a written global model where participants read it; its digest."""
         digest = written.digest().hex()
+        self._layout = (-1, {})
         written.commit(durable=self.bucket.folder is not None)
         if self.bucket.folder is None:
             self.bucket.put(f"{round_}/global", self.global_target(round_))
@@ -221,8 +243,8 @@ class CoordinatorBucket:
         self.bucket.delete_all([object_.key for object_ in found])
         return len(found)
 
-    def _download(self, key: str, path: Path, limit: int, digest: str = "") -> bool:
-        """A file of an object, of this digest if it is told; whether all its values are finite."""
+    def _download(self, key: str, path: Path, limit: int, digest: str = "") -> Layout | None:
+        """A file of an object, of this digest if it is told; its layout if all of it is finite."""
         size, pieces = self.bucket.read(key, limit)
         hasher, floats = blake3(), ArrivingFloats(size)
         with StagedFile(path) as staged:
@@ -237,7 +259,7 @@ class CoordinatorBucket:
                 why = f"is not what was announced: its digest is {hasher.hexdigest()}"
                 raise NotAnnounced(self.bucket.url, key, f"{why}, expected {digest}")
             staged.commit(durable=False)
-        return floats.finite
+        return floats.layout if floats.finite else None
 
 
 def _rounds(folder: Path, last: int) -> list[Path]:

@@ -16,12 +16,13 @@ class Meters:
         def gauge(name: str, text: str) -> Gauge:
             return Gauge(f"folkmoot_federation_{name}", text, registry=self.registry)
 
-        self._phase = Gauge(
+        phase = Gauge(
             "folkmoot_federation_state",
             "1 for the state the coordinator is in",
             ["state"],
             registry=self.registry,
         )
+        self._phases = {name: phase.labels(name) for name in Phase}
         self._round = gauge("round", "The round in progress")
         self._connected = gauge("connected_participants", "Participants connected")
         self._selected = gauge("selected_participants", "Participants selected for the round")
@@ -40,8 +41,8 @@ class Meters:
         )
 
     def observe(self, state: State) -> None:
-        for phase in Phase:
-            self._phase.labels(phase).set(phase == state.phase)
+        for phase, shown in self._phases.items():
+            shown.set(phase == state.phase)
         self._round.set(state.round)
         self._connected.set(len(state.members))
         self._selected.set(len(state.selected))

@@ -27,7 +27,7 @@ from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.evaluation import told_evaluation
 from folkmoot.federated.coordinator.secure_rounds import refusal
 from folkmoot.federated.coordinator.turns import Rate, Turns
-from folkmoot.federated.coordinator.updates import Judgement, judged, most_bytes
+from folkmoot.federated.coordinator.updates import Judgement, judged, judged_as_it_came, most_bytes
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.secure.messages import BadMessage
 from folkmoot.federated.secure.participant_attempt import Distrust
@@ -255,7 +255,7 @@ class CoordinatorService:
         if answer := rules.admits(self.coordinator.state, *fields):
             self._refuse((answer,))
             return wire.EndTrainingRoundResponse(again=True)
-        judgement = await self._judge(delivery)
+        judgement = self._judged_as_it_came(delivery) or await self._judge(delivery)
         if judgement.reason:
             self._reject(delivery, judgement)
         evaluation = self._told_evaluation(delivery, request)
@@ -454,6 +454,17 @@ class CoordinatorService:
             raise RequestRefused(Code.PERMISSION_DENIED, reason)
         return participants
 
+    def _judged_as_it_came(self, delivery: Delivery) -> Judgement | None:
+        """Of a body that was looked through on its way, if that is all there is to look at."""
+        c = self.coordinator
+        if c.store.uploads is None or not self._is_plain(delivery):
+            return None
+        try:
+            layout = c.store.finite_layout(delivery)
+            return judged_as_it_came(c.store, c.state, delivery, layout) if layout else None
+        except OSError as error:
+            raise unreadable(error) from None
+
     async def _judge(self, delivery: Delivery) -> Judgement:
         """Judge an update once, however many times its sender asks meanwhile."""
         token = f"{delivery.key} {delivery.digest} {delivery.samples}"
@@ -468,10 +479,6 @@ class CoordinatorService:
     async def _take_and_check(self, delivery: Delivery) -> Judgement:
         c = self.coordinator
         try:
-            here = c.store.uploads is not None and c.store.is_finite(delivery)
-            if here and self._is_plain(delivery):
-                # Two headers are read sooner than a thread is woken.
-                return judged(c.config, c.store, c.state, delivery)
             return await c.run(judged, c.config, c.store, c.state, delivery)
         except (BucketError, OSError) as error:
             raise unreadable(error) from None

@@ -13,7 +13,7 @@ from folkmoot.core.federation.state import Delivery, State
 from folkmoot.core.federation.weights import capped
 from folkmoot.exchange.bucket import BucketError, Missing, TooLarge
 from folkmoot.federated.aggregate import Closing, ModelUpdate
-from folkmoot.federated.aggregate.checks import bad_sum, bad_update
+from folkmoot.federated.aggregate.checks import bad_layout, bad_samples, bad_sum, bad_update
 from folkmoot.federated.aggregate.linear import sum_layout
 from folkmoot.federated.aggregate.spans import CombineFailed
 from folkmoot.federated.compression.source import CompressedUpdate, bad_compressed
@@ -85,7 +85,7 @@ def _judge_file(
             source = stack.enter_context(kind(path))
         except BadModel as error:
             return Judgement(f"{delivery.key} is not a model: {error}", damaged=True, strike=True)
-        finite = store.is_finite(delivery)
+        finite = store.finite_layout(delivery) is not None
         reason = _bad(config, state, delivery, source, base, finite=finite)
         if isinstance(source, HashingModelFile) and source.digest() != delivery.digest:
             return Judgement(
@@ -129,6 +129,17 @@ def judged(
     if found.reason:
         store.taken(delivery).unlink(missing_ok=True)
     return found
+
+
+def judged_as_it_came(
+    store: CoordinatorBucket, state: State, delivery: Delivery, layout: Layout
+) -> Judgement:
+    """Judge an update that is a model as it is, and was seen to be finite: no file is opened."""
+    base = None if state.initial_round else store.global_layout(delivery.round)
+    reason = bad_samples(delivery.samples, initial=base is None) or bad_layout(layout, base)
+    if reason:
+        store.taken(delivery).unlink(missing_ok=True)
+    return Judgement(reason, strike=bool(reason))
 
 
 def lost(store: CoordinatorBucket, deliveries: Sequence[Delivery]) -> list[str]:

@@ -6,7 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from folkmoot.federated.model_file.layout import BadModel, decode_header, header_length
+from folkmoot.federated.model_file.layout import (
+    BadModel,
+    Layout,
+    decode_header,
+    header_length,
+)
 
 #: A longer header is not worth keeping: the body is read again.
 MOST_HEADER = 1 << 16
@@ -15,13 +20,14 @@ MOST_HEADER = 1 << 16
 class ArrivingFloats:
     """Is fed the pieces of a body of `total` bytes, in their order.
 
-    `finite` is a promise about every value that the body's own header describes. Where it is not
-    given, nothing is known: there may be integers, several dtypes, or no model at all.
+    `finite` is a promise about every value that the body's own header describes, as `layout`. Where
+    it is not given, nothing is known: there may be integers, several dtypes, or no model at all.
     """
 
     def __init__(self, total: int) -> None:
         self._total, self._seen = total, 0
         self._head = bytearray()
+        self.layout: Layout = {}
         self._dtype: np.dtype[Any] | None = None
         #: The beginning of a value whose end is in the next piece.
         self._rest = b""
@@ -47,8 +53,8 @@ class ArrivingFloats:
             end = self._header_end()
             if end is None:
                 return len(self._head) < MOST_HEADER
-            layout, _ = decode_header(bytes(self._head[:end]), self._total)
-            kinds = {meta.numpy for meta in layout.values()}
+            self.layout, _ = decode_header(bytes(self._head[:end]), self._total)
+            kinds = {meta.numpy for meta in self.layout.values()}
             if len(kinds) > 1 or next(iter(kinds)).kind != "f":
                 return False
             self._dtype, piece = kinds.pop(), piece[end - before :]

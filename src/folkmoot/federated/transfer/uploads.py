@@ -9,6 +9,7 @@ place. What is unfinished when the coordinator ends is dropped: its sender begin
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
@@ -19,7 +20,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from folkmoot.federated.model_file.arriving import ArrivingFloats
-from folkmoot.federated.model_file.layout import Array, decode_header, header_length
+from folkmoot.federated.model_file.layout import Array, Layout, decode_header, header_length
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.model_file.writer import reopened
 
@@ -41,8 +42,8 @@ class Uploads:
     def __init__(self, spool: Path, spares: Path) -> None:
         self._spool, self._spares = spool, spares
         self._open: dict[str, Upload] = {}
-        #: The names of bodies that were seen to be finite as they came.
-        self._finite: set[Path] = set()
+        #: The layouts of bodies that were seen to be finite as they came, by `<key>#<digest>`.
+        self._finite: dict[str, Layout] = {}
         for path in spool.glob(f"*/*{ARRIVING}"):
             path.unlink()
 
@@ -59,11 +60,12 @@ class Uploads:
             known.drop()
         round_, _, id = key.partition("/")
         folder = self._spool / round_
-        folder.mkdir(exist_ok=True)
-        for path in folder.glob(f"{id}#*"):
-            if path.name.rpartition("#")[2] not in kept:
-                path.unlink(missing_ok=True)
-                self._finite.discard(path)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder)
+        for name in os.listdir(folder):  # `glob` takes ten times as long
+            if name.startswith(f"{id}#") and name.rpartition("#")[2] not in kept:
+                (folder / name).unlink(missing_ok=True)
+                self._finite.pop(f"{round_}/{name}", None)
         path = folder / f"{id}#{token.hex()}{ARRIVING}"
         upload = Upload(path, self._spool, key, token, size, self._spares / id, self._finite)
         self._open[key] = upload
@@ -73,12 +75,13 @@ class Uploads:
         """Give up what is on its way for rounds up to `last`."""
         for key in [key for key in self._open if int(key.partition("/")[0]) <= last]:
             self._open.pop(key).drop()
-        # A copy first: other threads add to it.
-        self._finite -= {path for path in list(self._finite) if int(path.parent.name) <= last}
+        for name in list(self._finite):  # a copy: other threads add to it
+            if int(name.partition("/")[0]) <= last:
+                self._finite.pop(name, None)
 
-    def is_finite(self, path: Path) -> bool:
-        """Whether every value of this body is known to be finite; others may be all the same."""
-        return path in self._finite
+    def finite_layout(self, key: str, digest: str) -> Layout | None:
+        """The layout of a body whose values are known to be finite; others may be all the same."""
+        return self._finite.get(f"{key}#{digest}")
 
     def close(self) -> None:
         for upload in self._open.values():
@@ -96,7 +99,7 @@ class Upload:
         token: bytes,
         size: int,
         spare: Path,
-        finite: set[Path],
+        finite: dict[str, Layout],
     ) -> None:
         self.path, self._spool, self._key = path, spool, key
         self.token, self.size, self.offset = token, size, 0
@@ -182,7 +185,7 @@ class Upload:
         path = arrived(self._spool, self._key, self.digest)
         os.replace(self.path, path)
         if self._floats.finite:
-            self._finite.add(path)
+            self._finite[f"{self._key}#{self.digest}"] = self._floats.layout
         os.close(self._fd)
         self.ended = True
 
