@@ -1,5 +1,6 @@
 """A model that is hashed while it is written has the digest and the bytes of its file."""
 
+import os
 import random
 from concurrent.futures import ThreadPoolExecutor
 
@@ -84,3 +85,22 @@ def test_a_block_written_twice_is_no_model(tmp_path):
     blocks = cut(arrays, 100_000)
     with pytest.raises(ValueError, match="no digest yet"):
         written(tmp_path / "a", arrays, [*blocks[:-1], blocks[0]])
+
+
+@pytest.mark.parametrize("early", ["never", "too early", "whole"])
+def test_a_name_is_given_to_what_is_on_the_disk(tmp_path, monkeypatch, early):
+    """The body is synced behind its last byte: by `sync_early`, or else by `commit`."""
+    arrays, seen = model(1000, 1000), []
+    sync, replace = os.fdatasync, os.replace
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (seen.append("body"), sync(fd)))
+    monkeypatch.setattr(os, "replace", lambda *names: (seen.append("name"), replace(*names)))
+    writer = HashingWriter(tmp_path / "0" / "global", layout_of(arrays))
+    writer.write("a0", 0, arrays["a0"])
+    if early == "too early":
+        writer.sync_early()
+    seen.append("last byte")
+    writer.write("a1", 0, arrays["a1"])
+    if early == "whole":
+        writer.sync_early()
+    writer.commit()
+    assert seen[-3:] == ["last byte", "body", "name"]

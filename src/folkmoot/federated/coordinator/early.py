@@ -175,7 +175,7 @@ class _Sum:
                     seed=b"",
                 )
                 figures = self._config.aggregation.combine(closing)
-                out.start_sync()
+                out.sync_early()
             except BaseException:
                 out.close()
                 raise

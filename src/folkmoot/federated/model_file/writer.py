@@ -45,7 +45,7 @@ class ModelWriter:
             position += meta.nbytes
         self._total, self._left = position, position - len(head)
         self._lock = threading.Lock()
-        self._folder_synced = False
+        self._synced = False
         try:
             os.ftruncate(self._fd, position)
             self._put(memoryview(head), 0)
@@ -66,27 +66,29 @@ class ModelWriter:
         for name, meta in self.layout.items():
             self.write(name, 0, np.ascontiguousarray(arrays[name], meta.numpy).reshape(-1))
 
-    def start_sync(self) -> None:
-        """Let the disk have what there is; only `commit` promises anything."""
+    def sync_early(self) -> None:
+        """Sync all but the name, once everything is written; only `commit` promises anything."""
+        whole = self._left == 0
+        self._sync_body()
+        self._synced = whole
+
+    def _sync_body(self) -> None:
+        # The size is metadata that fdatasync keeps; the time of the last change is not needed.
         os.fdatasync(self._fd)
         sync_folder(self.path.parent.parent)  # where the name of our folder is
-        self._folder_synced = True
 
     def commit(self, *, durable: bool = True) -> None:
         """Make the file appear under its name, whole; with `durable`, past a power cut too."""
         if self._left != 0:
             raise ValueError(f"{self.path.name} is written wrongly: {self._left} bytes off")
-        if durable:
-            # The size is metadata that fdatasync keeps; the time of the last change is not needed.
-            os.fdatasync(self._fd)
+        if durable and not self._synced:
+            self._sync_body()
         os.replace(self.staging, self.path)
         self.found = os.fstat(self._fd)
         os.close(self._fd)
         self._fd = -1
         if durable:
             sync_folder(self.path.parent)
-            if not self._folder_synced:
-                sync_folder(self.path.parent.parent)
 
     def _placed(self, name: str, start: int, values: Array) -> tuple[int, memoryview]:
         """Where in the file a block goes, and its bytes."""
