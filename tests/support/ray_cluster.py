@@ -37,6 +37,9 @@ def _begin(run: int) -> str:
     environment = {
         **os.environ,
         "RAY_ADDRESS": "local",
+        # Else workers give way to everything else on the machine (15), and what is tested starves
+        # beside the other tests: no sign of life for half a minute.
+        "RAY_worker_niceness": "0",
         "PYTHONPATH": f"{TESTS.parent / 'src'}:{TESTS}",
     }
     subprocess.Popen(
