@@ -117,7 +117,7 @@ def audit_so_far(ranks: Ranks) -> None:
 def test_a_training_is_the_same_after_many_kills(
     tmp_path: Path, url: str, store_prefix: str, example: Any
 ) -> None:
-    steps, chance, store = 400, random.Random(3), open_store(url, store_prefix)
+    steps, chance, store = 200, random.Random(3), open_store(url, store_prefix)
     command = [*RUN, "-n", "4", f"--store={url}", f"--job={store_prefix}", "--max-restarts=1000"]
     script = [str(EXAMPLE), f"--steps={steps}", "--pause=0.2", f"--losses={tmp_path}"]
     with subprocess.Popen([*command, *script]) as launcher:
