@@ -57,8 +57,8 @@ PUBLIC = {
     "folkmoot.learning.models": "GPT Precision best_device build compute_type logits",
     "folkmoot.simulate": "Report WORLDS play replay",
     "folkmoot.unified.api": (
-        "BadJob CallTimeout CurrentWorker DataChannel FutureSequence JobBuilder JobSpec"
-        " RLJobBuilder RemoteError RoleBuilder RoleGroup RpcError SelfLoop SubMaster Trainer Whole"
+        "BadJob Broadcast CallTimeout CurrentWorker DataChannel FutureSequence JobBuilder JobSpec"
+        " RLJobBuilder RemoteError RoleBuilder RoleGroup RpcError SelfLoop SubMaster Trainer"
         " Worker WorkerDied answered current_worker load_job rpc run_job submit_job"
     ),
     "folkmoot.unified.backends.elastic": "ElasticMaster ElasticWorker",

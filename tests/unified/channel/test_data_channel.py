@@ -17,9 +17,9 @@ from folkmoot.unified.channel import (
     DataChannel,
     Drained,
     Left,
+    durable_queue,
+    held_channel,
 )
-from folkmoot.unified.channel import held as held_module
-from folkmoot.unified.channel import kept as kept_module
 from folkmoot.unified.channel.outbox import Outbox
 from folkmoot.unified.rpc.errors import Unauthorised
 from support.channels import Held
@@ -126,7 +126,7 @@ def test_a_consumer_that_hangs_loses_its_lease_but_its_ack_counts(hold: Hold) ->
 
 def test_a_lease_can_be_extended(hold: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0
-    for module in (held_module, kept_module):
+    for module in (held_channel, durable_queue):
         monkeypatch.setattr(module, "now_ms", lambda: now)
     held = hold(lease_ms=400)
     slow, quick = held.end(), held.end()

@@ -15,7 +15,7 @@ from folkmoot.unified.rpc.client import Client
 from folkmoot.unified.rpc.connection import Peer
 from folkmoot.unified.rpc.directory import AddressBook
 from folkmoot.unified.rpc.errors import CallTimeout, RemoteError, RpcError, WorkerDied
-from folkmoot.unified.rpc.group import RoleActor, RoleGroup, Whole, split
+from folkmoot.unified.rpc.group import Broadcast, RoleActor, RoleGroup, split
 from folkmoot.unified.rpc.methods import EXPORTED, Methods, rpc
 from folkmoot.unified.rpc.proxy import proxy
 from folkmoot.unified.rpc.server import Server
@@ -142,9 +142,9 @@ def test_arrays_are_split_and_what_is_whole_is_not(role: Role) -> None:
     values = np.arange(6.0)
     found = role.group.call_batch("scale", 6, values, np.float64(2.0))
     assert found.result(60) == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
-    with pytest.raises(ValueError, match="argument 2 has 1 items, not 6; wrap it in Whole"):
+    with pytest.raises(ValueError, match="argument 2 has 1 items, not 6; wrap it in Broadcast"):
         role.group.call_batch("scale", 6, values, np.ones(1))
-    whole = role.group.call_batch("scale", 6, values, Whole(np.ones(1)))
+    whole = role.group.call_batch("scale", 6, values, Broadcast(np.ones(1)))
     assert whole.result(60) == list(values)
 
 

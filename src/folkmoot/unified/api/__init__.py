@@ -17,7 +17,7 @@ from folkmoot.unified.api.role import RoleBuilder
 from folkmoot.unified.backends.trainer import Trainer, answered
 from folkmoot.unified.current import CurrentWorker, current_worker
 from folkmoot.unified.rpc.errors import CallTimeout, RemoteError, RpcError, WorkerDied
-from folkmoot.unified.rpc.group import FutureSequence, RoleGroup, Whole
+from folkmoot.unified.rpc.group import Broadcast, FutureSequence, RoleGroup
 from folkmoot.unified.rpc.methods import rpc
 from folkmoot.unified.worker import SubMaster, Worker
 
@@ -37,6 +37,7 @@ _LATER = {
 
 __all__ = [
     "BadJob",
+    "Broadcast",
     "CallTimeout",
     "CurrentWorker",
     "DataChannel",
@@ -51,7 +52,6 @@ __all__ = [
     "SelfLoop",
     "SubMaster",
     "Trainer",
-    "Whole",
     "Worker",
     "WorkerDied",
     "answered",

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from folkmoot.unified.channel.end import ChannelEnd
-from folkmoot.unified.channel.held import HeldChannel
+from folkmoot.unified.channel.held_channel import HeldChannel
 from folkmoot.unified.channel.queue import Rules
 from folkmoot.unified.rpc.entrance import Entrance, Seals
 from folkmoot.unified.rpc.io_loop import IoLoop, Timer

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from folkmoot.unified.channel.heaps import PREFIX
-from folkmoot.unified.channel.held import HeldChannel
+from folkmoot.unified.channel.held_channel import HeldChannel
 from folkmoot.unified.channel.messages import (
     Ack,
     Cancel,
@@ -175,7 +175,7 @@ class ChannelEnd:
         if channel is None:
             known = ", ".join(sorted(self._channels)) or "none"
             return self.send(Failed(f"there is no channel {hello.channel!r} here; known: {known}"))
-        if hello.uid and hello.uid != channel.kept.uid:
+        if hello.uid and hello.uid != channel.durable.uid:
             reason = f"{hello.channel} was begun anew: what it held before is lost"
             return self.send(Failed(reason))
         if hello.heap and (not hello.heap.startswith(PREFIX) or "/" in hello.heap):
@@ -188,7 +188,7 @@ class ChannelEnd:
         channel.join(self)
         last = channel.queue.last.get(self.producer, 0)
         return self.send(
-            Welcome(channel.kept.uid, channel.rules, str(channel.folder.resolve()), last)
+            Welcome(channel.durable.uid, channel.rules, str(channel.folder.resolve()), last)
         )
 
     def _put(self, channel: HeldChannel, put: Put, body: memoryview) -> None:

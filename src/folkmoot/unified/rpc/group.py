@@ -28,7 +28,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Whole(Generic[T]):
+class Broadcast(Generic[T]):
     """In `call_batch`: a sequence that every worker gets all of."""
 
     def __init__(self, value: T) -> None:
@@ -144,8 +144,8 @@ class RoleGroup(Sequence[RoleActor]):
         for name, value in _named(args, kwargs):
             if _splits(value) and len(value) != size:
                 raise ValueError(
-                    f"call_batch: {name} has {len(value)} items, not {size}; wrap it in Whole() if"
-                    " every worker should get all of it"
+                    f"call_batch: {name} has {len(value)} items, not {size}; wrap it in Broadcast()"
+                    " if every worker should get all of it"
                 )
         lens = [length for length in split(size, len(self._some())) if length]
         calls, start = [], 0
@@ -235,14 +235,14 @@ def split(size: int, workers: int) -> list[int]:
 
 def _splits(value: object) -> bool:
     """Whether something is many: arrays and lists, not texts."""
-    if isinstance(value, str | bytes | bytearray | memoryview | Mapping | Set | Whole):
+    if isinstance(value, str | bytes | bytearray | memoryview | Mapping | Set | Broadcast):
         return False
     shape = getattr(value, "shape", None)
     return hasattr(value, "__len__") and hasattr(value, "__getitem__") and shape != ()
 
 
 def _part(value: Any, part: slice) -> Any:
-    if isinstance(value, Whole):
+    if isinstance(value, Broadcast):
         return value.value
     return value[part] if _splits(value) else value
 

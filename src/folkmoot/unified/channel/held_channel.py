@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from folkmoot.unified.channel.kept import Kept, now_ms
+from folkmoot.unified.channel.durable_queue import DurableQueue, now_ms
 from folkmoot.unified.channel.messages import (
     IN_FRAME,
     Confirmed,
@@ -72,8 +72,8 @@ class HeldChannel:
 
     def __init__(self, name: str, rules: Rules, folder: Path) -> None:
         self.name, self.rules, self.folder = name, rules, folder
-        self.kept, self.metrics = Kept(rules, folder), Metrics()
-        self.queue, self._heaps = self.kept.queue, self.kept.heaps
+        self.durable, self.metrics = DurableQueue(rules, folder), Metrics()
+        self.queue, self._heaps = self.durable.queue, self.durable.heaps
         self._ends: dict[str, End] = {}
         self._putters: deque[Putter] = deque()
         self._getters: deque[Getter] = deque()
@@ -126,7 +126,7 @@ class HeldChannel:
         )
 
     def ack(self, ids: Ids) -> None:
-        if ids and (counted := self.kept.ack(ids)):
+        if ids and (counted := self.durable.ack(ids)):
             self.metrics.count_acked(counted, now_ms())
 
     def give_back(self, end: End, ids: Ids) -> None:
@@ -139,7 +139,7 @@ class HeldChannel:
         self._heaps.released(end.id, regions)
 
     def finish(self, end: End, everyone: bool) -> None:
-        self.kept.finish("" if everyone else end.producer)
+        self.durable.finish("" if everyone else end.producer)
         self._told.append((end, Done()))
 
     def stats(self) -> Stats:
@@ -159,15 +159,15 @@ class HeldChannel:
         self.queue.expire(now)
         self._admit()
         deliveries = list(self._serve(now))
-        self.kept.commit()
+        self.durable.commit()
         self._tell()
         for getter, pieces in deliveries:
             self._deliver(getter.end, pieces)
-        self.kept.tidy()
+        self.durable.tidy()
         return self._next(now)
 
     def close(self) -> None:
-        self.kept.close()
+        self.durable.close()
 
     def _admit(self) -> None:
         """Let in what waited for room, in turn."""
@@ -178,7 +178,7 @@ class HeldChannel:
 
     def _offer(self, end: End, put: Put, body: memoryview) -> bool:
         """Whether it need not be tried again."""
-        answer = self.kept.offer(end.producer, end.heap, put, body)
+        answer = self.durable.offer(end.producer, end.heap, put, body)
         if isinstance(answer, Full):
             return False
         if isinstance(answer, Accepted):
@@ -225,9 +225,9 @@ class HeldChannel:
         now = now_ms()
         for piece in pieces:
             self.metrics.count_wait(piece.count, now - self.queue.batches[piece.batch].at, now)
-            cut, batch = self.kept.cut(piece)
+            cut, batch = self.durable.cut(piece)
             if batch.heap and not end.local:
-                cut = self.kept.inline(cut, batch)
+                cut = self.durable.inline(cut, batch)
             for offset, length in cut.regions:
                 self._heaps.read(batch.heap, offset, end.id)
                 regions.append(Region(batch.heap, offset, length))

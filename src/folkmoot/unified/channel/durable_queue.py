@@ -18,7 +18,7 @@ from folkmoot.unified.channel.spool import Buffer, Spool
 from folkmoot.unified.channel.stored import Cut, Stored
 
 
-class Kept:
+class DurableQueue:
     def __init__(self, rules: Rules, folder: Path) -> None:
         self.uid = secrets.token_hex(8)
         self.queue = Queue(rules)
