@@ -103,7 +103,7 @@ class ClientNode(Node):
             self.do(effect)
         if client.shown is None:
             return
-        due = machine.next_tick(self.client, self.loop.now + 1)
+        due = max(machine.next_tick(self.client, self.loop.now), self.loop.now + 1)
         if self.alarm <= self.loop.now or due < self.alarm:
             self.alarm = due
             self.after((due - self.loop.now) * self.rate, self._ring, due)
