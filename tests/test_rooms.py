@@ -190,11 +190,18 @@ LIGHT = [
 HEAVY = ("torch", "numba", "grpc", "transformers", "ray", "matplotlib")
 
 
-def test_the_core_and_the_command_line_load_nothing_heavy() -> None:
+@pytest.mark.parametrize(
+    ("names", "heavy"),
+    [(LIGHT, HEAVY), (["folkmoot.elastic"], (*HEAVY, "numpy", "asyncio"))],
+    ids=["core and command line", "a rank"],
+)
+def test_what_should_start_quickly_loads_nothing_heavy(
+    names: list[str], heavy: tuple[str, ...]
+) -> None:
     """In a fresh process: what is imported here may come from other tests."""
     code = (
-        f"import sys, importlib\nfor name in {LIGHT!r}: importlib.import_module(name)\n"
-        f"print(*[name for name in {HEAVY!r} if name in sys.modules])"
+        f"import sys, importlib\nfor name in {names!r}: importlib.import_module(name)\n"
+        f"print(*[name for name in {heavy!r} if name in sys.modules])"
     )
     path = {"PYTHONPATH": str(SOURCE.parent)}
     done = subprocess.run(

@@ -3,12 +3,16 @@
 `folkmoot.authority.open` opens one by its url, whatever its kind.
 """
 
-from collections.abc import AsyncIterator, Callable
-from typing import Protocol, runtime_checkable
+from __future__ import annotations
 
-from folkmoot.core.coordinator import Coordinator
-from folkmoot.core.coordinator.messages import AnyEvent, Refused
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
 from folkmoot.core.user_error import UserError
+
+if TYPE_CHECKING:  # else a rank that only wants a store loads the rules of a run, and numpy
+    from folkmoot.core.coordinator import Coordinator
+    from folkmoot.core.coordinator.messages import AnyEvent, Refused
 
 __all__ = ["Authority", "DataServer", "Denied", "SeesConnections", "Unreachable"]
 
