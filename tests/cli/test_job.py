@@ -30,23 +30,23 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.toml").write_text(JOB)
     yield tmp_path
-    job("stop", "demo")
+    folkmoot("job", "stop", "demo")
 
 
-def job(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*FOLKMOOT, "job", *arguments], capture_output=True, text=True, timeout=100, check=False
-    )
+def submit() -> str:
+    """A process: the job goes on when it has ended."""
+    command = [*FOLKMOOT, "job", "submit", "job.toml"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=True).stdout
 
 
 def said(*arguments: str) -> str:
-    done = job(*arguments)
-    assert done.returncode == 0, done.stderr
+    done = folkmoot("job", *arguments)
+    assert done.exit_code == 0, done.stderr
     return done.stdout
 
 
 def test_a_submitted_job_can_be_looked_at_scaled_and_stopped(here: Path) -> None:
-    assert "was submitted" in said("submit", "job.toml")
+    assert "was submitted" in submit()
     watch = watching(here)
     watch.running()
     told = said("status", "demo")
@@ -55,7 +55,7 @@ def test_a_submitted_job_can_be_looked_at_scaled_and_stopped(here: Path) -> None
     assert "a goes to 3" in said("scale", "demo", "a", "3")
     watch.runs("a-0", nth=2)
     watch.runs("a-2")
-    assert "no role 'b'" in job("scale", "demo", "b", "3").stderr
+    assert "no role 'b'" in folkmoot("job", "scale", "demo", "b", "3").stderr
     told = said("status", "demo")
     pids = [pid_of(f"a-{n}", told) for n in range(3)]
     assert said("stop", "demo") == "stopped\n"
@@ -94,7 +94,7 @@ def test_a_job_that_ends_already_can_be_asked_to_stop(here: Path) -> None:
     (here / "job.toml").write_text(slow)
     for stage in ("init", "run"):
         (here / f"gate.{stage}").touch()
-    said("submit", "job.toml")
+    submit()
     watch = watching(here)
     watch.running()
     assert said("stop", "demo", "--no-wait") == "it was asked to stop\n"

@@ -10,6 +10,17 @@ from folkmoot.simulate.mutants import seeds_to_catch
 SEEDS = range(200, 400)
 # Those that take many worlds, with one that catches them as the rules are: it is played first.
 LATE = {
+    "what cannot be had is waited for": 249,
+    "any model is a checkpoint": 210,
+    "a rewind keeps the progress": 207,
+    "a checkpoint counts what is still on its way": 208,
+    "an aggregator begins uncalled": 316,
+    "the newest update counts": 282,
+    "the expelled may come back": 252,
+    "anybody may deliver": 229,
+    "the next round begins with whoever is there": 223,
+    "who suffered is charged": 252,
+    "who fails again does not wait": 240,
     "a model is handed on before it is drained": 577,
     "one auditor has results failed": 297,
     "one witness has results screened": 221,

@@ -33,7 +33,12 @@ REFUSALS = {
     "job": {"OldIncarnation", "Gone", "OldGeneration", "NotNow", "OutOfBounds"},
 }
 # Worlds that have shown what is rare. When the rules change they may not; then others are searched.
-RARE = {"run": (1003, 1005, 1011, 1012, 1015, 1021, 1034, 1060, 1061, 1074)}
+RARE = {
+    "run": (1003, 1005, 1008, 1011, 1012, 1015, 1016, 1017, 1021, 1029, 1058, 1061, 1098),
+    "federation": (1032, 1037, 1051),
+    "iteration": (1135, 1186),
+    "job": (1143,),
+}
 
 
 def played(name: str, start: int, stop: int) -> list[Report]:
