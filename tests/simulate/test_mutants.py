@@ -43,5 +43,6 @@ def test_a_mutant_is_caught(world: str, name: str) -> None:
 
 
 def test_the_machine_is_whole_after_a_mutant() -> None:
-    seeds_to_catch(WORLDS["run"].mutants["a quorum of one"], partial(play, "run"), [0])
-    assert play("run", 0).violation is None
+    quorum_of_one = WORLDS["run"].mutants["a quorum of one"]
+    assert seeds_to_catch(quorum_of_one, partial(play, "run"), [2]) is not None
+    assert play("run", 2).violation is None

@@ -28,7 +28,9 @@ BROKEN = (
 
 
 def first_failure(world: str) -> Report:
-    return next(report for seed in range(100) if (report := play(world, seed)).violation)
+    # A run's world 11 is small, and fails by each of these mutants.
+    seeds = range(11 if world == "run" else 0, 100)
+    return next(report for seed in seeds if (report := play(world, seed)).violation)
 
 
 @pytest.mark.parametrize(("world", "name"), BROKEN)
