@@ -64,7 +64,7 @@ def served(folder: Path, config: str = CONFIG) -> Iterator[Served]:
             yield Served(ready.readline().strip(), process.pid)
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
 
 
 async def call(channel: grpc.aio.Channel, method: str, request: Any) -> grpc.StatusCode:

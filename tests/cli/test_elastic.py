@@ -156,7 +156,7 @@ def test_ctrl_c_is_handed_on(interruptible: subprocess.Popen[str], number: signa
         at_work.discard(interruptible.stdout.readline())
     interruptible.send_signal(number)
     printed = interruptible.stdout.read()
-    assert interruptible.wait(60) == 130
+    assert interruptible.wait(120) == 130
     assert "[0] saved" in printed
     assert "[1] saved" in printed
 
@@ -173,9 +173,9 @@ def test_a_job_whose_store_dies_ends(
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     store = open_store(own_tcp_store.url, store_prefix)
     try:
-        assert store.wait(keys.ready(3), 60)
+        assert store.wait(keys.ready(3), 120)
         own_tcp_store.kill()
-        _, said = process.communicate(timeout=90)
+        _, said = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode == 1
@@ -206,11 +206,11 @@ def test_a_launcher_that_was_killed_is_replaced_with_its_ranks(
     finally:
         launchers[-1].terminate()
         for launcher in launchers:
-            launcher.wait(60)
+            launcher.wait(120)
 
 
 def await_that(so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not so():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -27,7 +27,7 @@ def test_it_says_its_url_serves_and_ends_when_asked(end: signal.Signals) -> None
         store = open_store(url[1])
         assert store.add("count", 2) == 2
         it.send_signal(end)
-        out, err = it.communicate(timeout=30)
+        out, err = it.communicate(timeout=120)
         assert it.returncode == 0
         assert "stopped; what it held is gone" in out
         assert "Traceback" not in err
@@ -59,7 +59,7 @@ def test_without_torch_it_says_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('no module named torch')")
     path = os.pathsep.join([str(tmp_path), *sys.path])
     done = subprocess.run(
-        SERVE, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": path}
+        SERVE, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": path}
     )
     assert done.returncode == 1
     assert "pip install 'folkmoot[train]', or use etcd" in done.stderr

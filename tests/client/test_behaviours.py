@@ -270,7 +270,7 @@ async def test_a_full_disk_at_checkpoint_costs_the_checkpoint_only(
 ) -> None:
     (small_disk / "filler").write_bytes(bytes(8 * 1024 * 1024 - 16 * 1024))
     place = str(small_disk / "kept")
-    async with small_run(tmp_path, checkpoint=place, total_steps=4, cooldown_time=1.0) as run:
+    async with small_run(tmp_path, checkpoint=place, total_steps=4, cooldown_time=3.0) as run:
         members = await run.join(2)
         await run.until(run.finished)
         failed = [event for member in members for event in member.all(events.CheckpointFailed)]

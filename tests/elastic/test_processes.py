@@ -10,7 +10,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from folkmoot.authority.store.kv import MAX_VALUE
 from folkmoot.authority.store.kv.open import open_store, parse_url
 from folkmoot.core.iteration import Record, keys
-from support.ranks import Ranks, audit, die_at_every_request, loop
+from support.ranks import PATIENCE, Ranks, audit, die_at_every_request, loop
 from support.stores import TcpServer
 
 # Who only waits for a processor is not silent in the tests in which nobody is.
@@ -71,7 +71,7 @@ def test_a_dead_store_ends_the_ranks_with_one_sentence(
         ranks.until(lambda: ranks.newest() >= 3)
         own_tcp_store.kill()
         for rank in range(2):
-            assert ranks[f"rank-{rank}"].wait(30) == 1
+            assert ranks[f"rank-{rank}"].wait(PATIENCE) == 1
             assert "StoreLost: the store at" in ranks.output(f"rank-{rank}")
             assert "Traceback" not in ranks.output(f"rank-{rank}")
 
@@ -86,7 +86,7 @@ def test_a_store_that_comes_back_empty_ends_the_ranks(
         own_tcp_store.kill()
         own_tcp_store.restart()
         for rank in range(2):
-            assert ranks[f"rank-{rank}"].wait(60) == 1
+            assert ranks[f"rank-{rank}"].wait(PATIENCE) == 1
             assert "StoreEmpty: the store has lost iteration" in ranks.output(f"rank-{rank}")
 
 
@@ -96,7 +96,7 @@ def test_ctrl_c_says_goodbye(four: Ranks) -> None:
             ranks.run(rank, loop(10**6, "import time; time.sleep(0.01)"))
         ranks.until(lambda: ranks.newest() >= 3)
         ranks["rank-0"].send_signal(signal.SIGINT)
-        assert ranks["rank-0"].wait(30) == -signal.SIGINT
+        assert ranks["rank-0"].wait(PATIENCE) == -signal.SIGINT
         ranks.failed()
         ranks.until(lambda: ranks.records(1)[-1].ranks == (1, 2, 3))
         assert ranks.told[0][-1].code == "Left"
@@ -109,7 +109,7 @@ def test_two_processes_of_one_rank_and_the_older_is_fenced(four: Ranks) -> None:
             ranks.run(rank, script)
         ranks.until(lambda: ranks.newest() >= 3)
         ranks.run(2, script, name="rank-2-again", FOLKMOOT_LOG=str(ranks.folder / "again"))
-        assert ranks["rank-2"].wait(60) == 1
+        assert ranks["rank-2"].wait(PATIENCE) == 1
         assert "Fenced: another process took rank 2 over" in ranks.output("rank-2")
         ranks.failed()
         ranks.until(lambda: (2, 2) in processes(ranks.records(0)[-1]))
@@ -124,7 +124,7 @@ def test_two_processes_of_one_rank_and_the_newer_is_refused(
             ranks.run(rank, script)
         ranks.until(lambda: ranks.newest() >= 3)
         ranks.run(1, script, name="rank-1-again", FOLKMOOT_LOG=str(ranks.folder / "again"))
-        assert ranks["rank-1-again"].wait(60) == 1
+        assert ranks["rank-1-again"].wait(PATIENCE) == 1
         assert "RankTaken: rank 1 is alive in another process" in ranks.output("rank-1-again")
         ranks.failed()
         before = ranks.newest()
@@ -137,7 +137,7 @@ def test_a_rank_of_another_world_is_refused(four: Ranks) -> None:
         ranks.run(0, loop(1), WORLD_SIZE="4")
         ranks.until(lambda: ranks.has_told(0))
         ranks.run(1, loop(1), WORLD_SIZE="5")
-        assert ranks["rank-1"].wait(60) == 1
+        assert ranks["rank-1"].wait(PATIENCE) == 1
         assert "WorldMismatch: rank 1 was started for 5 ranks" in ranks.output("rank-1")
 
 
@@ -187,7 +187,7 @@ def test_garbage_where_the_decision_should_be_ends_the_ranks(
         ranks.until(lambda: ranks.newest() >= 3)
         open_store(tcp_store_url, store_prefix).set(keys.CONSENSUS, b"\x00" * 1000)
         for rank in range(4):
-            assert ranks[f"rank-{rank}"].wait(60) == 1
+            assert ranks[f"rank-{rank}"].wait(PATIENCE) == 1
             assert "Garbage: the store holds something else" in ranks.output(f"rank-{rank}")
 
 
@@ -202,7 +202,7 @@ def test_a_value_of_the_wrong_size_ends_the_ranks(
         ranks.until(lambda: ranks.newest() >= 3)
         stranger.set(f"{store_prefix}/{keys.CONSENSUS}", "x" * 2 * MAX_VALUE)
         for rank in range(4):
-            assert ranks[f"rank-{rank}"].wait(60) == 1
+            assert ranks[f"rank-{rank}"].wait(PATIENCE) == 1
             told = ranks.output(f"rank-{rank}")
             assert "Garbage: " in told
             assert f"a value of {2 * MAX_VALUE} bytes, where a store keeps at most" in told
@@ -214,7 +214,7 @@ def test_a_key_of_the_wrong_type_ends_the_rank_that_counts_with_it(
     open_store(tcp_store_url, store_prefix).set(keys.incarnation(1), b"a word")
     with four as ranks:
         ranks.run(1, loop(1))
-        assert ranks["rank-1"].wait(60) == 1
+        assert ranks["rank-1"].wait(PATIENCE) == 1
         told = ranks.output("rank-1")
         assert "Garbage: " in told
         assert "holds b'a word', not a number to add to; another program uses this key" in told

@@ -221,7 +221,7 @@ async def test_turns_are_taken_one_at_a_time_and_leave_nothing_behind() -> None:
 
 
 async def test_sockets_that_say_nothing_are_closed(tmp_path: Path) -> None:
-    server = ServerConfig(port=0, state="state", handshake_timeout=0.5)
+    server = ServerConfig(port=0, state="state", handshake_timeout=2.0)
     config = federation_config(tmp_path, {}, server=server)
     async with running_federation(tmp_path, config) as w, asyncio.timeout(60):
         silent = [await asyncio.open_connection("127.0.0.1", w.server.port) for _ in range(20)]

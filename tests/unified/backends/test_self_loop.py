@@ -111,7 +111,7 @@ def test_stop_ends_a_loop_that_waits(channels: Channels) -> None:
         while not looking.stats().starved:
             pass
         worker.stop()
-        assert running.result(20) == {"records": 0}
+        assert running.result(60) == {"records": 0}
 
 
 def test_a_source_goes_on_after_what_is_in(channels: Channels) -> None:

@@ -55,7 +55,7 @@ def test_get_waits_for_a_record(hold: Hold) -> None:
         while not producer.stats().starved:
             pass
         producer.put("late")
-        assert got.result(20).records == ["late"]
+        assert got.result(60).records == ["late"]
 
 
 def test_get_gives_up_when_it_was_told_to(hold: Hold) -> None:
@@ -63,7 +63,7 @@ def test_get_gives_up_when_it_was_told_to(hold: Hold) -> None:
     with pytest.raises(TimeoutError, match=r"c had no record for 0\.05 seconds"):
         channel.get(timeout=0.05)
     channel.put(1)
-    assert channel.get(timeout=20).records == [1]
+    assert channel.get(timeout=60).records == [1]
 
 
 def test_a_full_channel_holds_producers_back(hold: Hold) -> None:
@@ -79,7 +79,7 @@ def test_a_full_channel_holds_producers_back(hold: Hold) -> None:
             with consumer.get(3) as batch:
                 got += batch
                 assert consumer.stats().depth <= 4
-        putting.result(20)
+        putting.result(60)
     assert got == list(range(100))
 
 
@@ -92,7 +92,7 @@ def test_put_gives_up_when_it_was_told_to(hold: Hold) -> None:
     with ThreadPoolExecutor(1) as pool:
         finishing = pool.submit(producer.finish)
         assert drain(held.end()) == put
-        finishing.result(20)
+        finishing.result(60)
 
 
 def _putting(producer: DataChannel) -> Iterator[int]:
@@ -147,7 +147,7 @@ def test_an_error_gives_records_back(hold: Hold) -> None:
     channel.put(1)
     with pytest.raises(ZeroDivisionError), channel.get() as batch:
         _ = batch[0] / 0
-    assert channel.get(timeout=20).records == [1]
+    assert channel.get(timeout=60).records == [1]
 
 
 def test_a_closed_channel_is_drained_before_its_end(hold: Hold) -> None:
@@ -195,7 +195,7 @@ def test_large_arrays_come_out_as_they_went_in(hold: Hold) -> None:
             assert np.array_equal(record["array"], arrays[number])
             record["array"][:] = 0  # ours alone
             del record
-        putting.result(20)
+        putting.result(60)
 
 
 def test_an_array_in_use_is_not_written_over(hold: Hold) -> None:
@@ -206,7 +206,7 @@ def test_an_array_in_use_is_not_written_over(hold: Hold) -> None:
         kept = batch[0]
     consumer.leave()
     for number in range(2, 30):
-        producer.put(np.full(LARGE, number, np.uint8), timeout=20)
+        producer.put(np.full(LARGE, number, np.uint8), timeout=60)
         with held.end().get() as batch:
             assert batch[0][0] == number
     assert (kept == 1).all()
@@ -226,9 +226,9 @@ def test_an_array_in_use_is_not_written_over_when_one_who_waits_is_made_to_leave
             pass
         consumer.leave()
         with pytest.raises(Left):
-            got.result(20)
+            got.result(60)
     for number in range(2, 30):
-        producer.put(np.full(LARGE, number, np.uint8), timeout=20)
+        producer.put(np.full(LARGE, number, np.uint8), timeout=60)
         with held.end().get() as batch:
             assert batch[0][0] == number
     assert (kept == 1).all()
@@ -244,7 +244,7 @@ def test_an_array_that_one_consumer_got_twice_is_kept_for_both(hold: Hold) -> No
     kept = again[0]
     del first
     for number in range(2, 30):
-        producer.put(np.full(LARGE, number, np.uint8), timeout=20)
+        producer.put(np.full(LARGE, number, np.uint8), timeout=60)
         with held.end().get() as batch:
             assert batch[0][0] == number
     assert (kept == 1).all()
@@ -336,7 +336,7 @@ def test_small_and_large_records_of_any_kind_keep_their_order(hold: Hold) -> Non
     with ThreadPoolExecutor(1) as pool:
         filling = pool.submit(fill)
         assert drain(consumer, 100) == some * 30
-        filling.result(20)
+        filling.result(60)
 
 
 def test_heap_files_go_when_nobody_needs_them(hold: Hold) -> None:
@@ -381,7 +381,7 @@ def test_those_who_wait_come_back_to_the_next_broker(hold: Hold) -> None:
             pass
         held.replace_broker()
         producer.put(1)
-        assert got.result(20).records == [1]
+        assert got.result(60).records == [1]
 
 
 def test_a_long_life_is_written_anew_again_and_again(hold: Hold) -> None:
@@ -437,7 +437,7 @@ def test_who_waits_can_be_made_to_leave(hold: Hold) -> None:
             pass
         channel.leave()
         with pytest.raises(Left):
-            got.result(20)
+            got.result(60)
 
 
 def test_many_threads_share_an_end(hold: Hold) -> None:

@@ -65,20 +65,20 @@ def rollout(address: str, *options: str) -> Iterator[Rollout]:
         made.process.send_signal(signal.SIGCONT)
         made.process.stdin.close()
         made.process.stdout.close()
-        made.process.wait(20)
+        made.process.wait(60)
 
 
 @pytest.mark.parametrize("kind", ["unix", "tcp"])
 def test_a_killed_worker_fails_its_calls_at_once(kind: str, tmp_path: Path) -> None:
     with rollout(f"unix:{tmp_path}/r" if kind == "unix" else "tcp:127.0.0.1:0") as worker:
-        assert worker.client.call("echo", "here").result(20) == "here"
+        assert worker.client.call("echo", "here").result(60) == "here"
         hanging = [worker.client.call("hang") for _ in range(3)]
         worker.process.kill()
         for call in hanging:
             with pytest.raises(WorkerDied, match=r"rollout-0 .* while hang was called"):
-                call.result(20)
+                call.result(60)
         with pytest.raises(WorkerDied, match=r"rollout-0 (cannot be reached|did not answer) at"):
-            worker.client.call("echo", 1).result(20)
+            worker.client.call("echo", 1).result(60)
 
 
 def test_a_stopped_process_is_told_from_a_slow_method(
@@ -86,20 +86,20 @@ def test_a_stopped_process_is_told_from_a_slow_method(
 ) -> None:
     with rollout(f"unix:{tmp_path}/r") as worker:
         slow = worker.client.call("hang")
-        while not worker.client.call("entered").result(20):
+        while not worker.client.call("entered").result(60):
             pass
         monkeypatch.setattr(calls, "EXPLAIN_SECONDS", 20.0)
         with pytest.raises(CallTimeout, match="hang_in_the_rollout"):
             slow.result(0.1)
-        worker.client.call("release").result(20)
+        worker.client.call("release").result(60)
         monkeypatch.setattr(calls, "EXPLAIN_SECONDS", 0.3)
         stop(worker.process.pid)
         with pytest.raises(CallTimeout, match="its I/O thread did not answer within"):
             worker.client.request("echo", (1,), {}, timeout=0.1).result()
         worker.process.send_signal(signal.SIGCONT)
-        assert worker.client.call("echo", 2).result(20) == 2
+        assert worker.client.call("echo", 2).result(60) == 2
 
 
 def test_a_forked_process_serves_with_a_loop_of_its_own(tmp_path: Path) -> None:
     with rollout(f"unix:{tmp_path}/r", "fork") as worker:
-        assert worker.client.call("pid").result(20) not in (worker.process.pid, os.getpid())
+        assert worker.client.call("pid").result(60) not in (worker.process.pid, os.getpid())
