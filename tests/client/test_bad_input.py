@@ -164,7 +164,8 @@ CONFIG = {
     "min_clients": 3,
     "init_min_clients": 4,
     "max_round_train_time": 2.0,
-    "round_witness_time": 1.0,
+    # Else a witness that waits for a processor counts as silent.
+    "round_witness_time": 20.0,
 }
 
 

@@ -22,7 +22,7 @@ def rewards(out: Path, *arguments: str) -> tuple[float, float]:
 
 @pytest.mark.timeout(600)
 def test_a_rewarded_model_answers_better_and_leaves_a_checkpoint(tmp_path: Path) -> None:
-    before, after = rewards(tmp_path, "--rounds", "200", "--steps", "20", "--dies-at", "3")
+    before, after = rewards(tmp_path, "--rounds", "300", "--steps", "20", "--dies-at", "3")
     assert after > before + 0.03
     assert (tmp_path / "reward.png").read_bytes().startswith(b"\x89PNG")
     folder = latest(Bucket(str(tmp_path / "checkpoints")))
