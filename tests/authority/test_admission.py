@@ -67,6 +67,16 @@ async def test_one_address_cannot_take_the_places_of_others() -> None:
         pass
 
 
+async def test_many_addresses_have_no_more_read_at_a_time_than_a_server_reads() -> None:
+    entry = Admission()
+    crowds = [await entered(entry, f"ipv4:10.0.0.{n}:1", 8) for n in range(12)]
+    assert sum(int(crowd[0].get_name()) for crowd in crowds) == admission.READING
+    tasks = [task for crowd in crowds for task in crowd]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def test_who_comes_when_too_many_wait_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "WAITING_OF_ONE", 20)
     monkeypatch.setattr(admission, "WAITING", 30)

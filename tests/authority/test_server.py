@@ -11,11 +11,11 @@ import pytest
 from authority.any_run import OWNER, STRANGER, A, B, join, run, until
 from authority.served_run import OPEN, connected, serving
 from folkmoot.authority import Denied
-from folkmoot.authority.server import admission, wire
+from folkmoot.authority.server import admission, service, wire
 from folkmoot.authority.server.attending import Attending
 from folkmoot.authority.server.client import ServerAuthority
 from folkmoot.authority.server.serve import Listening, listen
-from folkmoot.authority.server.service import Access
+from folkmoot.authority.server.service import SMALL, Access
 from folkmoot.core.coordinator import Phase, encode
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.view import view
@@ -192,6 +192,18 @@ async def test_nothing_is_read_before_it_is_admitted(
         await raw.channel.close()
 
 
+async def test_a_message_that_does_not_come_gives_its_place_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "PATIENCE", 0.1)
+    async with serving(tmp_path) as server, asyncio.timeout(60):
+        channel = grpc.aio.insecure_channel(f"127.0.0.1:{server.port}")
+        silent = channel.stream_unary(f"/{wire.SERVICE}/Submit")()
+        with pytest.raises(grpc.aio.AioRpcError, match="no message came"):
+            await silent
+        await channel.close()
+
+
 async def test_a_replay_garbage_and_an_oversized_frame_are_refused(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         raw = Raw(server)
@@ -207,6 +219,32 @@ async def test_a_replay_garbage_and_an_oversized_frame_are_refused(tmp_path: Pat
                 await raw.call(frame)
             assert error.value.code() is status
         assert len(server.keeper.state.pending) == 1
+        await raw.channel.close()
+
+
+async def test_a_long_message_of_a_stranger_is_not_looked_at(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        raw = Raw(server)
+        said = raw.request(b"\xc1" * (SMALL + 1)).SerializeToString()
+        answer = wire.Receipt.FromString(await raw.call(said))
+        assert answer.refused == m.Reason.NotAMember.name
+        with pytest.raises(grpc.aio.AioRpcError, match="not a message of a client"):
+            await raw.call(raw.request(b"\xc1" * SMALL, 2).SerializeToString())
+        await raw.channel.close()
+
+
+async def test_a_replay_is_not_worth_the_check_of_its_signature(tmp_path: Path) -> None:
+    """What it is refused for tells what was looked at first."""
+    async with serving(tmp_path) as server:
+        raw = Raw(server)
+        good = raw.request(msgspec.msgpack.encode(join(A)))
+        await raw.call(good.SerializeToString())
+        good.signature = bytes(64)
+        with pytest.raises(grpc.aio.AioRpcError, match="nonce 1 was used before"):
+            await raw.call(good.SerializeToString())
+        good.nonce = 2
+        with pytest.raises(grpc.aio.AioRpcError, match="the signature does not fit"):
+            await raw.call(good.SerializeToString())
         await raw.channel.close()
 
 

@@ -9,9 +9,10 @@ from folkmoot.client import events
 from folkmoot.client.places import ALL
 from folkmoot.core.coordinator import Coordinator, Phase
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.method_config import DenseConfig
 from folkmoot.core.schedule import Constant
 from folkmoot.observe.logs import read_log
-from folkmoot.runs.control import pause_run, resume_run, update_run
+from folkmoot.runs.control import extend_run, pause_run, resume_run, update_run
 from folkmoot.runs.join import join_run
 from folkmoot.runs.serve import RunServer, serve_run
 from support.small_run import PATIENCE, compile_kernels, make_run
@@ -56,3 +57,21 @@ async def test_members_go_on_with_another_learning_rate_and_the_model_they_hold(
         assert loaded == ["seed", "own"]
         hashes = [event.hash for event in told if isinstance(event, events.RoundLearnt)]
         assert hashes[-1] == server.state.model_hash.hex()
+
+
+async def test_a_finished_run_that_is_extended_goes_on_with_whoever_comes(tmp_path: Path) -> None:
+    kept = str(tmp_path / "kept")
+    run = make_run(tmp_path, total_steps=1, delay=0, method=DenseConfig(), checkpoint=kept)
+    async with serve_run(run, tmp_path / "server") as server:
+        where = (server.address, run.run_id)
+        for steps in (1, 2):
+            if steps > 1:
+                state = await extend_run(*where, steps, server.owner_key)
+                assert state.phase in (Phase.WaitingForMembers, Phase.Warmup)
+            async with asyncio.TaskGroup() as group:
+                for name in ("ana", "bob"):
+                    group.create_task(join_run(*where, tmp_path / name, trust=(ALL,)))
+            assert server.state.phase is Phase.Finished
+            assert server.state.progress.step == steps
+    told = [entry.record for entry in read_log(tmp_path / "ana/events.jsonl", "client")]
+    assert [e.source for e in told if isinstance(e, events.ModelLoaded)] == ["seed", "storage"]
