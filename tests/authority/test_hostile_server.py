@@ -13,10 +13,16 @@ from authority.any_run import run
 from folkmoot.authority import Denied, Unreachable
 from folkmoot.authority.server import wire
 from folkmoot.authority.server.client import ServerAuthority
+from folkmoot.core.bloom import bloom_bits
 from folkmoot.core.coordinator import create, encode
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.state import Judged
+from folkmoot.core.coordinator.committee import WitnessProof
+from folkmoot.core.coordinator.config import CLIENTS_MAX
+from folkmoot.core.coordinator.receive import ADDRESS_MAX
+from folkmoot.core.coordinator.state import STORED_ROUNDS, Client, Epoch, Judged, Round, Witness
 from folkmoot.core.coordinator.view import encode_change, view
+from folkmoot.core.data_config import TextFiles
+from folkmoot.core.quorum import MAX_WITNESSES
 from folkmoot.host.signing import Identity
 
 IDENTITY = Identity(b"c" * 32)
@@ -138,6 +144,33 @@ async def test_a_state_that_no_run_comes_to_is_not_computed_with() -> None:
         with pytest.raises(Denied, match="a state that cannot be: a client is judged"):
             async for _ in authority.watch():
                 pass
+
+
+async def test_a_run_whose_names_would_write_on_the_terminal_is_not_trained() -> None:
+    def change(server: HostileServer) -> None:
+        model = replace(server.state.run.model, data=TextFiles(("\x1b[2Jcorpus.txt",)))
+        bad = replace(server.state, run=replace(server.state.run, model=model))
+        server.changes = [wire.Change(snapshot=encode(bad))]
+
+    async with served(change) as authority:
+        with pytest.raises(Denied, match=r"data\.paths must have no control characters") as told:
+            await anext(authority.watch())
+        assert "\x1b" not in str(told.value)
+
+
+def test_the_largest_state_of_a_run_can_be_shown() -> None:
+    state, everybody = create(run(), 0), range(CLIENTS_MAX)
+    seen = bytes(bloom_bits(CLIENTS_MAX) // 8)
+    witness = Witness(WitnessProof(1, 2, True), seen, seen, bytes(32), bytes(32), (65_000,) * 1024)
+    told = Round(
+        *(2**32, 2**32 - 1, 2**64 - 1),
+        absent=tuple(everybody),
+        weights=bytes(2 * CLIENTS_MAX),
+        witnesses=(witness,) * MAX_WITNESSES,
+    )
+    clients = tuple(Client(n.to_bytes(32), bytes(ADDRESS_MAX), bytes(32)) for n in everybody)
+    epoch = Epoch(clients=clients, absent=tuple(everybody), rounds=(told,) * STORED_ROUNDS)
+    assert len(encode(replace(state, epoch=epoch))) < wire.MAX_CHANGE * 3 // 4
 
 
 async def test_another_run_is_not_trained() -> None:

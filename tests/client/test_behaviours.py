@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,14 @@ from msgspec.structs import replace
 
 from folkmoot.client import events
 from folkmoot.client.learner import Cancelled, Learner, Worked
-from folkmoot.core.coordinator import Phase
+from folkmoot.core.coordinator import Coordinator, Phase
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.learning.checkpoints.manifest import Stopped
 from support.servers import S3Server
 from support.small_run import PATIENCE, QUICK, RunMember, SmallRun, StartRun, agreement
+from support.small_run import small_run as served_run
 
 
 class Idle(Learner):
@@ -311,3 +312,31 @@ async def test_a_share_that_cannot_be_trained_is_given_to_others(
         assert unlucky.all(events.ShareFailed)[0].reason.endswith("nan")
         assert any(e.owed for e in run.all(m.RoundJudged))
         assert agreement([*members, unlucky])
+
+
+async def test_states_are_told_no_faster_than_a_client_takes_them(tmp_path: Path) -> None:
+    told, busy = 0, asyncio.Event()
+
+    def prepare(who: RunMember) -> None:
+        watch = who.authority.watch
+
+        async def endless() -> AsyncIterator[Coordinator]:
+            nonlocal told
+            async for state in watch():
+                while True:
+                    told += 1
+                    yield state
+                    await asyncio.sleep(0)
+
+        async def never(members: Mapping[bytes, bytes]) -> None:
+            busy.set()
+            await asyncio.Event().wait()
+
+        who.authority.watch, who.peer.members = endless, never
+
+    async with served_run(tmp_path) as run:
+        await run.join(prepare=prepare)
+        await busy.wait()
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert told == 1

@@ -1,5 +1,6 @@
 """Who cannot be reached is named: on the client's screen, and on the owner's."""
 
+import itertools
 import os
 import socket
 from pathlib import Path
@@ -45,6 +46,16 @@ def test_a_client_names_whom_it_cannot_reach_until_it_does() -> None:
         f"reached client {name}",
     ]
     assert sent == [(BOB,), ()]
+
+
+def test_a_peers_address_cannot_write_on_the_terminal() -> None:
+    times, said = itertools.count(step=reach.PATIENCE), list[str]()
+    told = Reach(Narrator(said.append), lambda peers: None, times.__next__)
+    told.members({BOB: encode_address(Address(("\x1b[2J\x1b]0;boo\x07\x9b1A:1",)))})
+    told.noticed(DialFailed(BOB, "no\r\nway"))
+    (line,) = said
+    assert line.isprintable()
+    assert "boo" in line
 
 
 def test_the_owner_sees_whom_a_member_cannot_reach(tmp_path: Path) -> None:

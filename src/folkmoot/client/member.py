@@ -75,6 +75,7 @@ class Member:
         self.client = ClientState(identity, run.run_id, peer.address)
         self.client.model_hash = holds
         self._queue: asyncio.Queue[c.Event] = asyncio.Queue()
+        self._caught_up = asyncio.Event()  # with the state that was shown last
         self._tasks: set[asyncio.Task[Any]] = set()
         self._epoch_tasks: set[asyncio.Task[Any]] = set()
         self._no_storing = threading.Event()
@@ -125,10 +126,13 @@ class Member:
         async for state in self.authority.watch():
             if not same_work(self._joined, state.run):
                 raise RunReconfigured(state.run)
+            self._caught_up.clear()
             self._queue.put_nowait(c.Saw(state))
             if state.phase is Phase.Finished:
                 self._log(state)
                 return state
+            # However fast states are told, one is kept here at a time.
+            await self._caught_up.wait()
         raise AssertionError("an authority is watched without end")
 
     async def _decide(self) -> None:
@@ -140,6 +144,8 @@ class Member:
                 self._log(event.state)
             for effect in machine.apply(self.client, event, _now()):
                 await self._do(effect)
+            if isinstance(event, c.Saw):
+                self._caught_up.set()
 
     async def _next_event(self) -> c.Event:
         """What comes next, or a tick when the machine has waited long enough."""

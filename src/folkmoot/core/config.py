@@ -105,6 +105,16 @@ def all_broken(struct: msgspec.Struct, path: str = "") -> Iterator[Broken]:
                 yield from all_broken(part, f"{inner}.")
 
 
+def all_texts(struct: msgspec.Struct, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every text in a struct and in those in it, with the path it is told by."""
+    for name in struct.__struct_fields__:
+        for inner, part in _parts(path + name, getattr(struct, name)):
+            if isinstance(part, str):
+                yield inner, part
+            elif isinstance(part, msgspec.Struct):
+                yield from all_texts(part, f"{inner}.")
+
+
 def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     """What a field holds, each with the path it is told by."""
     if isinstance(value, dict):

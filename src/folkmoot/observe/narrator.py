@@ -8,6 +8,7 @@ from folkmoot.core.coordinator import messages as m
 from folkmoot.core.identity import short
 from folkmoot.core.machine import Effect
 from folkmoot.host.event_log import Record
+from folkmoot.host.plain_text import plain_text
 
 # Seconds between two lines about training that goes well.
 EVERY = 10.0
@@ -26,7 +27,8 @@ class Narrator:
         self._last = ""
 
     def __call__(self, record: Record) -> None:
-        line = self._words(record)
+        # Servers and peers have their words in it: addresses, reasons.
+        line = plain_text(self._words(record) or "")
         if line and line != self._last:
             self._last = line
             self._say(line)

@@ -10,6 +10,7 @@ from folkmoot.client import events as client
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.identity import short
 from folkmoot.host.event_log import EventsMissed, LoggedRecord, LogReader
+from folkmoot.host.plain_text import plain_text
 from folkmoot.observe.logs import open_log
 
 
@@ -76,7 +77,8 @@ class Picture:
             log = self._logs.setdefault(name, open_log(path, "client"))
             known = self.clients.setdefault(name, ClientPicture(name))
             for entry in log.new():
-                said += self._told(entry.time, self._from_client(known, entry.record))
+                words = plain_text(self._from_client(known, entry.record) or "")
+                said += self._told(entry.time, words)
         self.trail.extend(said)
         return said
 

@@ -241,3 +241,25 @@ def test_what_fewer_than_a_quorum_of_filters_hold_is_not_attested() -> None:
     assert all(each in saw for each in seen)
     assert any(each in in_one for each in made_up)
     assert not any(each in saw for each in made_up)
+
+
+def test_signs_of_life_are_rare_however_short_the_runs_patience_is() -> None:
+    run = MemoryRun(1, min_clients=2, health_check_timeout=1e-9)
+    (client,) = run.clients.values()
+    signs = 0
+    for now in range(1000):
+        said = machine.apply(client, c.Saw(run.state) if not now else c.Tick(), now)
+        signs += sum(isinstance(e, c.Submit) and isinstance(e.message, m.HealthCheck) for e in said)
+        assert machine.next_tick(client, now) > now
+    assert 0 < signs <= 1000 / machine.SHORTEST_SIGN
+
+
+def test_a_join_that_is_refused_for_no_reason_is_not_repeated_at_once() -> None:
+    run = MemoryRun(1, min_clients=2)
+    (client,) = run.clients.values()
+    join, refused = m.Join(client.id, "moot"), m.refusal(m.Reason.NotAMember)
+    assert c.Submit(join) in machine.apply(client, c.Saw(run.state), 0)
+    assert machine.apply(client, c.WasRefused(join, refused), 1) == []
+    # The run does not know it, as after a silence: then at once.
+    forgotten = c.WasRefused(m.HealthCheck(client.id), refused)
+    assert machine.apply(client, forgotten, 2) == [c.Submit(join)]

@@ -154,6 +154,8 @@ def test_what_is_just_allowed_is_allowed(text: str) -> None:
         ('run_id = "r"\nmodel.lr = { type = "cosin", base_lr = 1 }', ["model.lr.type"]),
         ('run_id = "r"\nmodel.lr = { type = "cosine", base_lr = 1 }', ["model.lr.total_steps"]),
         ('run_id = "r"\nmin_clients = 1', ["min_clients"]),
+        ('run_id = "r"\nmodel.tokenizer = "\\u001b[2J"', ["model"]),
+        ('run_id = "r"\nmodel.data = { type = "text", paths = ["ok", "a\\u009b1A"] }', ["model"]),
     ],
 )
 def test_the_other_tables_have_rules_too(text: str, expected: list[str]) -> None:

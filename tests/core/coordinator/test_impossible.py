@@ -10,9 +10,19 @@ from folkmoot.core.coordinator import Coordinator, Phase
 from folkmoot.core.coordinator.assignment import Span
 from folkmoot.core.coordinator.committee import WitnessProof
 from folkmoot.core.coordinator.impossible import impossible
-from folkmoot.core.coordinator.state import Client, Epoch, Judged, Left, Round, Saving, Witness
+from folkmoot.core.coordinator.state import (
+    Client,
+    Epoch,
+    Judged,
+    Left,
+    Pending,
+    Round,
+    Saving,
+    Witness,
+)
 from folkmoot.core.coordinator.view import view
 from folkmoot.core.machine import Effect, Event
+from folkmoot.core.registry import registry_of
 from scenarios.coordinator_words import CoordinatorWords
 from scenarios.transcript import replay
 
@@ -41,6 +51,7 @@ def _training(**changed: Any) -> Coordinator:
     run = words.state.run
     one = Round(4, 2, 7, (Span(0, 3), Span(5, 8)), (1,), bytes(4))
     clients = tuple(Client(bytes([at]) * 32) for at in range(3))
+    clients = (clients[0], replace(clients[1], left=Left.Gone), clients[2])
     epoch = Epoch(clients=clients, absent=(1,), rounds=(replace(one, **changed),))
     return replace(words.state, run=run, phase=Phase.RoundTrain, epoch=epoch)
 
@@ -64,7 +75,11 @@ def test_a_round_as_it_can_be() -> None:
         ({"absent": (1, 1)}, "without a client that is not there"),
         ({"absent": (2, 1)}, "without a client that is not there"),
         ({"void": (3,)}, "without a client that is not there"),
+        ({"absent": (0, 1, 2)}, "without anybody"),
         ({"weights": bytes(2)}, "weighs others"),
+        ({"height": -1}, "height"),
+        ({"height": 2**40}, "height"),
+        ({"witnesses": (SEEN,) * 33}, "more witnesses than are elected"),
         ({"spans": (Span(3, 2),)}, "samples that cannot be"),
         ({"spans": (Span(-1, 2),)}, "samples that cannot be"),
         ({"spans": (Span(0, 2**63),)}, "samples that cannot be"),
@@ -84,6 +99,9 @@ def test_an_epoch_as_it_cannot_be() -> None:
     saving = Saving(replace(one, absent=(9,)), b"", state.progress, 0)
     for changed, why in (
         ({"rounds": ()}, "no round"),
+        ({"rounds": tuple(replace(one, height=n) for n in range(5))}, "more rounds"),
+        ({"absent": (0, 1)}, "did not leave"),
+        ({"clients": (Client(b"one"),) * 65_536}, "more than 65,535 clients"),
         ({"rounds": (one, replace(one, height=6))}, "do not follow"),
         ({"rounds": (one, replace(one, height=2**62))}, "do not follow"),
         ({"absent": (3,)}, "absent"),
@@ -95,6 +113,15 @@ def test_an_epoch_as_it_cannot_be() -> None:
         ({"saving": saving}, "without a client"),
     ):
         assert why in impossible(replace(state, epoch=replace(epoch, **changed)))  # type: ignore[arg-type]
+    assert "no round" in impossible(
+        replace(state, phase=Phase.Cooldown, epoch=replace(epoch, rounds=()))
+    )
+    waiting = registry_of(Pending(n.to_bytes(32, "big"), 0) for n in range(65_536))
+    assert "more than 65,535 clients" in impossible(replace(state, pending=waiting))
+    for number in (-1, 2**40):
+        assert "epoch or step" in impossible(replace(state, epoch_number=number))
+        step = replace(state.progress, step=number)
+        assert "epoch or step" in impossible(replace(state, progress=step))
     owed = replace(state.progress, owed=(Span(2, 1),))
     assert "owed" in impossible(replace(state, progress=owed))
     kept = replace(state.checkpoint, progress=owed)

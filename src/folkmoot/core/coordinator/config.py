@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from folkmoot.core import data_config, model_config
-from folkmoot.core.config import Broken, decode, settle_floats
+from folkmoot.core.config import Broken, all_texts, decode, settle_floats
 from folkmoot.core.method_config import CustomConfig, DistroConfig, MethodConfig
 from folkmoot.core.quorum import MAX_WITNESSES
 from folkmoot.core.schedule import Constant, Schedule
@@ -23,7 +23,10 @@ RUN_ID_RULE = (
 LOCATION_MAX = 1024
 _PART = r"(data|held_out|tokenizer):[0-9a-f]{32}"
 _FINGERPRINT = re.compile(rf"{_PART}( {_PART}){{0,2}}")
+# What moves a terminal's cursor: whoever joins is shown paths and names.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 MAX_DELAY = 2
+CLIENTS_MAX = 65_535
 # Longer than any phase or epoch may be: 46 days, which is what a client's vital signs can tell.
 SECONDS_MAX = 4_000_000
 TOKENS_MAX = 2**60
@@ -123,8 +126,8 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     def _members(self) -> Iterator[Broken]:
         if self.min_clients < 1:
             yield Broken("min_clients", "must be 1 or more")
-        if not 1 <= self.max_clients <= 65_535:
-            yield Broken("max_clients", "must be from 1 to 65,535")
+        if not 1 <= self.max_clients <= CLIENTS_MAX:
+            yield Broken("max_clients", f"must be from 1 to {CLIENTS_MAX:,}")
         if self.clients_to_begin < self.min_clients:
             yield Broken("init_min_clients", f"must be min_clients ({self.min_clients}) or more")
         if self.clients_to_begin > self.max_clients:
@@ -221,6 +224,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         steps, size = self.config.total_steps, self.config.batch_size_end
         if steps * size * self.model.max_seq_len >= TOKENS_MAX:
             yield Broken("config", "total_steps of such batches are 2^60 tokens or more")
+        for name, text in all_texts(self.model):
+            if _CONTROL.search(text):
+                yield Broken("model", f"{name} must have no control characters")
         yield from self._delay()
 
     def _delay(self) -> Iterator[Broken]:

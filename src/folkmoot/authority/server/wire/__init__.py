@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 # The largest thing a client may say: two filters for 65,535 clients, and room for the rest.
 MAX_REQUEST = 512 * 1024
-# The largest state we expect to be shown.
-MAX_CHANGE = 256 * 1024 * 1024
+# The largest state: 65,535 clients and all their witnesses' filters are 43 MB. A liar's bytes can
+# become seventy times as many in memory.
+MAX_CHANGE = 64 * 1024 * 1024
 # The most bytes of a data file in one answer.
 MAX_READ = 4 * 1024 * 1024
 

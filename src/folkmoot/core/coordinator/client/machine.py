@@ -41,6 +41,8 @@ from folkmoot.core.table import Edge, first
 
 # A sign of life this many times in the time after which silence counts as gone.
 SIGNS_PER_TIMEOUT = 4
+# And no oftener than this, in milliseconds, whatever the run wants.
+SHORTEST_SIGN = 50
 # How long to wait for an answer before asking the peers again, in milliseconds.
 ASK_AGAIN = 2000
 # Results of a round that we have not seen begin are kept for it, up to this many.
@@ -142,8 +144,9 @@ def _note(client: ClientState, event: c.Event) -> Iterator[Effect]:
         case c.Uploaded(epoch, location, model_hash) if epoch == client.epoch:
             done = m.OpportunisticCooldown(client.id, epoch, location, model_hash)
             yield c.Submit(done)
-        case c.WasRefused(_, m.Refused(code)) if code == m.Reason.NotAMember.name:
-            client.waiting = False
+        case c.WasRefused(message, m.Refused(code)) if code == m.Reason.NotAMember.name:
+            # No run refuses a Join for that; who does is asked again at the pace of signs of life.
+            client.waiting &= isinstance(message, m.Join)
 
 
 def _saw(client: ClientState, state: Coordinator) -> Iterator[Effect]:
@@ -221,7 +224,8 @@ def _member(client: ClientState, state: Coordinator) -> bool:
 
 def _speak(client: ClientState, state: Coordinator, now: int) -> Iterator[Effect]:
     """Be known to the run, and show signs of life."""
-    every = round(state.run.config.health_check_timeout * 1000 / SIGNS_PER_TIMEOUT)
+    wanted = round(state.run.config.health_check_timeout * 1000 / SIGNS_PER_TIMEOUT)
+    every = max(wanted, SHORTEST_SIGN)
     over = state.phase is RunPhase.Finished or _member(client, state)
     if client.phase is Phase.Away and now >= client.join_after and not (over or client.waiting):
         client.waiting = True
