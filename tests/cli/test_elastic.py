@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -147,7 +148,7 @@ def interruptible(script: Path, tcp_store_url: str) -> Iterator[subprocess.Popen
     process.wait()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_is_handed_on(interruptible: subprocess.Popen[str], number: signal.Signals) -> None:
     assert interruptible.stdout is not None
     # Both whole lines: a signal within a print would keep back the end of its line.
@@ -159,6 +160,45 @@ def test_ctrl_c_is_handed_on(interruptible: subprocess.Popen[str], number: signa
     assert interruptible.wait(120) == 130
     assert "[0] saved" in printed
     assert "[1] saved" in printed
+
+
+def test_a_job_goes_on_when_nobody_reads_what_it_prints(script: Path, tcp_store_url: str) -> None:
+    """As in `folkmoot elastic run … 2>&1 | head -1`. A pipe that nobody empties would fill."""
+    script.write_text("import sys\nfor n in range(10_000): print('x' * 99)\nsys.exit(7)")
+    command = [*RUN, f"--store={tcp_store_url}", "--max-restarts=1", str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"[0] " + b"x" * 99 + b"\n"
+        process.stdout.close()
+        try:
+            assert process.wait(60) == 7
+        finally:
+            process.kill()
+
+
+def test_what_the_options_say_is_told_to_the_ranks(script: Path, tcp_store_url: str) -> None:
+    script.write_text("import os\nprint(os.environ['FOLKMOOT_RULES'])")
+    options = {"min_ranks": 2, "heartbeat_interval": 70, "heartbeat_timeout": 700}
+    options |= {"join_timeout": 5, "straggler_timeout": 9, "takeover": "refuse"}
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    done = run("-n", "2", f"--store={tcp_store_url}", *words, script)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[0].partition(" ")[2]) == options
+
+
+def test_a_store_that_is_not_there_is_told_before_it_is_waited_for(script: Path) -> None:
+    script.touch()
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"tcp://127.0.0.1:{nobody.getsockname()[1]}"
+        command = [*RUN, f"--store={url}", str(script)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            told = process.stderr.readline()
+            assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+    assert f"no store answers at {url} (Connection refused): start one there with" in told
+    assert told.endswith("tries again for 30 s\n")
 
 
 def test_a_job_whose_store_dies_ends(

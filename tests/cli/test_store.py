@@ -16,7 +16,7 @@ from support.commands import FOLKMOOT, folkmoot
 SERVE = [*FOLKMOOT, "store", "serve"]
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_it_says_its_url_serves_and_ends_when_asked(end: signal.Signals) -> None:
     command = [*SERVE, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from folkmoot import __version__
+from folkmoot.cli.help_text import tidy_help
 from folkmoot.core.user_error import UserError
 
 COMMANDS = (
@@ -75,6 +76,7 @@ def all_commands() -> typer.Typer:
                 register(app)
             else:
                 app.command()(getattr(module, name))
+        tidy_help(app)
     return app
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from folkmoot.cli.ready import ReadyFd, tell_ready
+from folkmoot.cli.store import tell_if_absent
 
 
 def create(
@@ -39,6 +40,7 @@ def create(
     run = load_run(file)
     home = folder or Path("out") / run.run_id / "server"
     allowed = read_keys(allow) if allow else frozenset()
+    tell_if_absent(store)
     made = asyncio.run(create_run(run, store, home, allow=allowed))
     how = "created" if made.new else "was there already"
     typer.echo(f"run '{run.run_id}' ({how}) in {store}")

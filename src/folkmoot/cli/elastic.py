@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +13,9 @@ from typing import Annotated
 import typer
 
 from folkmoot.cli.group import add_group
+from folkmoot.core.iteration.config import Rules, Takeover
+
+DEFAULTS = Rules(world=1)
 
 
 def register(app: typer.Typer) -> None:
@@ -44,17 +46,25 @@ def run(
         int, typer.Option(help="How often a rank is started again.", min=0)
     ] = 3,
     min_ranks: Annotated[
-        int | None, typer.Option(help="Fewer than this do not go on.", min=1)
-    ] = None,
+        int, typer.Option(help="Fewer than this do not go on.", min=1)
+    ] = DEFAULTS.min_ranks,
     heartbeat_interval: Annotated[
-        int | None, typer.Option(help="Milliseconds between heartbeats.", min=10)
-    ] = None,
+        int, typer.Option(help="Milliseconds between heartbeats.", min=10)
+    ] = DEFAULTS.heartbeat_interval,
     heartbeat_timeout: Annotated[
-        int | None, typer.Option(help="A rank is silent after so many milliseconds.", min=15)
-    ] = None,
+        int, typer.Option(help="A rank is silent after so many milliseconds.", min=15)
+    ] = DEFAULTS.heartbeat_timeout,
     join_timeout: Annotated[
-        int | None, typer.Option(help="How long the first iteration waits for all ranks.", min=0)
-    ] = None,
+        int,
+        typer.Option(help="For how many ms the first iteration waits for all ranks.", min=0),
+    ] = DEFAULTS.join_timeout,
+    straggler_timeout: Annotated[
+        int,
+        typer.Option(help="For how many ms one is waited for that is alive; 0: for ever.", min=0),
+    ] = DEFAULTS.straggler_timeout,
+    takeover: Annotated[
+        Takeover, typer.Option(help="A second process of a rank replaces the first, or ends.")
+    ] = DEFAULTS.takeover,
     log: Annotated[
         Path | None, typer.Option(help="A folder for event logs, one of each rank.")
     ] = None,
@@ -77,11 +87,13 @@ def run(
     from folkmoot.elastic.launch import Job, Launcher, python
     from folkmoot.elastic.settings import rules_from
 
-    given = {
+    rules: dict[str, int | str] = {
         "min_ranks": min_ranks,
         "heartbeat_interval": heartbeat_interval,
         "heartbeat_timeout": heartbeat_timeout,
         "join_timeout": join_timeout,
+        "straggler_timeout": straggler_timeout,
+        "takeover": takeover.value,
     }
     _check(script, module, store, job, nodes, node_rank)
     with _store(store) as url:
@@ -93,12 +105,17 @@ def run(
             nodes=nodes,
             node_rank=node_rank,
             max_restarts=max_restarts,
-            rules={name: value for name, value in given.items() if value is not None},
+            rules=rules,
             log=log.resolve() if log else None,
         )
         rules_from(plan.world, plan.rules)  # what is wrong with them is said once, here
-        code = Launcher(plan, lambda text: typer.echo(f"folkmoot: {text}", err=True)).run()
+        code = Launcher(plan, _say).run()
     raise typer.Exit(code)
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # the terminal may be gone
+        typer.echo(f"folkmoot: {text}", err=True)
 
 
 def _check(script: str, module: bool, store: str, job: str, nodes: int, node_rank: int) -> None:
@@ -118,11 +135,14 @@ def _check(script: str, module: bool, store: str, job: str, nodes: int, node_ran
 @contextlib.contextmanager
 def _store(url: str) -> Iterator[str]:
     """The store that was named, or one of our own that ends with us."""
+    from folkmoot.cli.store import tell_if_absent
+    from folkmoot.host.end_signals import ended_like_ctrl_c
     from folkmoot.host.processes import Processes
 
     if url:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        yield url
+        tell_if_absent(url)
+        with ended_like_ctrl_c():
+            yield url
         return
     serve = [sys.executable, "-m", "folkmoot", "store", "serve", "--port=0"]
     with tempfile.TemporaryDirectory() as folder, Processes(Path(folder)) as processes:

@@ -1,14 +1,13 @@
-"""Async work that Ctrl-C and SIGTERM end in order."""
+"""Async work that Ctrl-C, SIGTERM and the end of the terminal end in order."""
 
 import asyncio
-import signal
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
 import typer
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from folkmoot.host.end_signals import end_signals
 
 
 def run_until_interrupted(work: Coroutine[Any, Any, Any]) -> bool:
@@ -18,16 +17,17 @@ def run_until_interrupted(work: Coroutine[Any, Any, Any]) -> bool:
 
 async def _run(work: Coroutine[Any, Any, Any]) -> bool:
     loop, task, heard = asyncio.get_running_loop(), asyncio.ensure_future(work), asyncio.Event()
+    numbers = end_signals()
 
     def interrupt() -> None:
-        for number in SIGNALS:
+        for number in numbers:
             loop.remove_signal_handler(number)
         heard.set()
         task.cancel()
         with suppress(OSError):  # the terminal may be gone
             typer.echo("interrupted", err=True)
 
-    for number in SIGNALS:
+    for number in numbers:
         loop.add_signal_handler(number, interrupt)
     try:
         await task

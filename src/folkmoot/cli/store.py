@@ -8,6 +8,10 @@ import typer
 
 from folkmoot.cli.group import add_group
 from folkmoot.cli.ready import ReadyFd, tell_ready
+from folkmoot.host.end_signals import end_signals
+
+# Seconds after which one is told that no store answers; it may just be starting.
+STARTING = 2.0
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +40,7 @@ def serve(
     told, tell = socket.socketpair()
     tell.setblocking(False)
     signal.set_wakeup_fd(tell.fileno())
-    for end in (signal.SIGINT, signal.SIGTERM):
+    for end in end_signals():
         signal.signal(end, lambda number, frame: None)
     try:
         store, url = listen(host, port)
@@ -51,3 +55,14 @@ def serve(
     told.recv(1)
     del store
     typer.echo("stopped; what it held is gone")
+
+
+def tell_if_absent(url: str) -> None:
+    """Say what is tried in vain, for those who would wait for it without a word."""
+    from folkmoot.authority.store.kv import StoreGone
+    from folkmoot.authority.store.kv.open import PATIENCE, open_store
+
+    try:
+        open_store(url, patience=STARTING).close()
+    except StoreGone as gone:
+        typer.echo(f"folkmoot: {gone}; tries again for {PATIENCE:g} s", err=True)

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from folkmoot.cli.store import tell_if_absent
+
 
 def up(
     file: Annotated[Path, typer.Argument(help="The run's configuration, run.toml.")],
@@ -37,6 +39,8 @@ def up(
     if store and authority != "store":
         raise ValueError("--store is for a run that a store holds: add --authority store")
     run = load_run(file)
+    if store:
+        tell_if_absent(store)
     home = folder or Path("out") / run.run_id
     with LocalRun(file, run.run_id, home, threads) as local:
         if authority == "store":

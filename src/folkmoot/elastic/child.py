@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import IO
 
 # Seconds for which what a dead rank printed is still read; a child of its own may hold the pipe.
@@ -75,7 +76,8 @@ class Child:
     def _pump(self, pipe: IO[bytes], out: IO[bytes]) -> None:
         prefix = f"[{self.rank}] ".encode()
         for line in pipe:
-            with _lock:
+            # Whoever listened may be gone. A rank whose lines nobody takes would stand still.
+            with _lock, suppress(OSError):
                 out.write(prefix + line.rstrip(b"\n") + b"\n")
                 out.flush()
 

@@ -11,7 +11,6 @@ the pipe closes by itself when it ends before that.
 
 import os
 import select
-import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from signal import Signals
 from typing import Self
 
 from folkmoot.core.user_error import UserError
+from folkmoot.host.end_signals import ended_like_ctrl_c
 
 # How long a process may take to say that it is ready, and to end when it is asked to.
 START_TIME, STOP_TIME = 60.0, 20.0
@@ -49,13 +49,13 @@ class Processes:
         self._all: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
-        # Asked to end, we end like on Ctrl-C: the processes must not outlive us.
-        self._before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        self._signals = ended_like_ctrl_c()
+        self._signals.__enter__()
         return self
 
     def __exit__(self, *raised: object) -> None:
         self.stop()
-        signal.signal(signal.SIGTERM, self._before)
+        self._signals.__exit__(None, None, None)
 
     def __getitem__(self, name: str) -> subprocess.Popen[bytes]:
         return self._all[name]

@@ -54,7 +54,7 @@ def test_add_counts_from_zero_in_decimal(store: Store) -> None:
 @pytest.mark.parametrize("value", [b"a word", b" 12x", b"1.5", b"9" * 30, b"0x10", b"12 "])
 def test_add_to_what_is_no_number_is_refused_and_harms_nothing(store: Store, value: bytes) -> None:
     store.set("word", value)
-    with pytest.raises(WrongType, match=r"word.*not a number.*prefix"):
+    with pytest.raises(WrongType, match=r"word.*not a number.*name of its own"):
         store.add("word", 1)
     assert store.get("word") == value
 

@@ -9,6 +9,7 @@ MAX_KEY = 1024
 # A store counts in 64 bits.
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 _NUMBER = re.compile(rb"-?[0-9]{1,19}")
+_FOREIGN = "another program uses this key: give this job a name of its own, or delete the key"
 
 
 def check_key(key: str) -> bytes:
@@ -33,6 +34,13 @@ def too_long(key: str, size: int) -> WrongType:
     )
 
 
+def too_long_there(key: str, size: int) -> WrongType:
+    """Nobody of us can have written it."""
+    return WrongType(
+        f"{key} holds a value of {size} bytes, where a store keeps at most {MAX_VALUE}; {_FOREIGN}"
+    )
+
+
 def sum_at(key: str, value: bytes | None, amount: int) -> int:
     """What `add` makes of the value there."""
     if not LOWEST <= amount <= HIGHEST:
@@ -40,10 +48,7 @@ def sum_at(key: str, value: bytes | None, amount: int) -> int:
     if value is None:
         return amount
     if not _NUMBER.fullmatch(value):
-        raise WrongType(
-            f"{key} holds {value[:40]!r}, not a number to add to; "
-            "another program uses this key: give this job a prefix of its own, or delete the key"
-        )
+        raise WrongType(f"{key} holds {value[:40]!r}, not a number to add to; {_FOREIGN}")
     total = int(value) + amount
     if not LOWEST <= total <= HIGHEST:
         raise WrongType(f"{key} holds {int(value)}; with {amount} it would exceed 64 bits")

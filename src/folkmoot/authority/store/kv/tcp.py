@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from folkmoot.authority.store.kv import StoreError, StoreGone, Wakeup, WrongType
 from folkmoot.authority.store.kv import tcp_wire as wire
-from folkmoot.authority.store.kv.limits import check_key, check_value, sum_at, too_long
+from folkmoot.authority.store.kv.limits import check_key, check_value, sum_at, too_long_there
 from folkmoot.host.clock import backoff
 
 T = TypeVar("T")
@@ -30,12 +30,16 @@ FEW = 4
 class TcpStore:
     """One connection to the server at host:port."""
 
-    def __init__(self, host: str, port: int, timeout: float, patience: float = 0.0) -> None:
+    def __init__(
+        self, host: str, port: int, timeout: float, patience: float = 0.0, *, met: bool = False
+    ) -> None:
         self._host, self._port, self._timeout = host, port, timeout
+        self._met = met  # whether there was a store at this address before
         self._closed = False
         self._busy = threading.Lock()
         self._waiting = False  # whether the server waits for something we no longer do
         self._connection: wire.Connection | None = self._connect_patiently(patience)
+        self._met = True
 
     def get(self, key: str) -> bytes | None:
         name = check_key(key)
@@ -190,7 +194,7 @@ class TcpStore:
             self._write(batch[0], requests, partial(_numbers, len(batch)))
 
     def clone(self) -> "TcpStore":
-        return TcpStore(self._host, self._port, self._timeout)
+        return TcpStore(self._host, self._port, self._timeout, met=True)
 
     def close(self) -> None:
         """Ends what another thread waits for on this connection, too."""
@@ -226,7 +230,7 @@ class TcpStore:
             raise self._gone(error) from error
         except wire.TooLong as error:
             self._drop()
-            raise too_long(key, error.size) from None
+            raise too_long_there(key, error.size) from None
         except BaseException:  # interrupted: an answer may still be on its way
             self._drop()
             raise
@@ -270,6 +274,11 @@ class TcpStore:
             return StoreGone(
                 f"the store at {self._url} did not answer for {self._timeout:g} s; "
                 "it hangs, is overloaded or cannot be reached: look at its process and the network"
+            )
+        if not self._met:
+            return StoreGone(
+                f"no store answers at {self._url} ({error.strerror or error}): start one there with"
+                " `folkmoot store serve`, or mend the url"
             )
         return StoreGone(
             f"the store at {self._url} is gone ({error.strerror or error}); it keeps nothing on "
