@@ -31,6 +31,13 @@ def test_a_page_has_not_drifted_from_what_fills_it(page: Path) -> None:
     assert pages.filled(text) == text, "run `make pages`"
 
 
+@pytest.mark.parametrize("page", pages.PAGES, ids=named)
+def test_what_is_changed_by_hand_is_changed_back(page: Path) -> None:
+    text = page.read_text()
+    changed, places = pages._PLACE.subn(r"\g<1>1,234\g<4>", text)
+    assert (pages.filled(changed), changed == text) == (text, places == 0)
+
+
 def test_every_marker_is_closed() -> None:
     text = all_pages()
     assert len(re.findall(r"<!-- (?:diagram|figures?): ", text)) == text.count("<!-- end -->")

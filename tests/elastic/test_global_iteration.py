@@ -250,6 +250,18 @@ def test_the_number_is_shown_and_old_keys_are_deleted(alone: Threads) -> None:
         assert store.get(keys.ready(200)) is not None
 
 
+def test_the_number_that_is_shown_does_not_go_back(alone: Threads) -> None:
+    """A winner that was stopped before it kept house, and goes on when others are far ahead."""
+    store, looks = open_store(alone.url, alone.job), threading.Semaphore(0)
+    store.set(keys.COUNTER, b"500")
+    with alone.rank(0, heartbeat_interval=10) as it:
+        assert it.advance()
+        it.on_look(looks.release)
+        for _ in range(3):  # one may have begun before; house is kept between two others
+            assert looks.acquire(timeout=60)
+        assert store.get(keys.COUNTER) == b"500"
+
+
 def test_a_finished_job_has_nothing_to_do_for_those_who_come_later(threads: Threads) -> None:
     with threads.rank(0, join_timeout=0) as it:
         assert it.advance()

@@ -35,6 +35,25 @@ def test_a_rank_that_is_killed_is_left_behind_and_comes_back(four: Ranks) -> Non
         assert next(m for m in ranks.records(0)[-1].members if m.rank == 2).incarnation == 2
 
 
+def test_a_rank_that_is_back_before_the_others_missed_it_is_waited_for(
+    tmp_path: Path, tcp_store_url: str, store_prefix: str
+) -> None:
+    """The early restart: nobody goes on without it, and its new process is a member."""
+    script = loop(10**6, "import time; time.sleep(0.01)")
+    with Ranks(tmp_path, tcp_store_url, 3, store_prefix, heartbeat_timeout=10**7) as ranks:
+        for rank in range(3):
+            ranks.run(rank, script)
+        ranks.until(lambda: ranks.newest() >= 5)
+        ranks.kill("rank-1")
+        ranks.run(1, script)
+        ranks.until(lambda: (1, 2) in processes(ranks.records(0)[-1]))
+        after = ranks.newest()
+        ranks.until(lambda: ranks.newest() > after + 5)
+        ranks.stop()
+        audit(ranks, ranks.newest() + 1)
+        assert {record.ranks for record in ranks.records(0)} == {(0, 1, 2)}
+
+
 def test_kills_and_restarts_lose_no_iteration_and_decide_none_twice(four: Ranks) -> None:
     script = loop(120, "import time; time.sleep(0.02)")
     with four as ranks:
@@ -73,6 +92,7 @@ def test_a_dead_store_ends_the_ranks_with_one_sentence(
         for rank in range(2):
             assert ranks[f"rank-{rank}"].wait(PATIENCE) == 1
             assert "StoreLost: the store at" in ranks.output(f"rank-{rank}")
+            assert "start it again with `folkmoot store serve`" in ranks.output(f"rank-{rank}")
             assert "Traceback" not in ranks.output(f"rank-{rank}")
 
 
@@ -88,6 +108,7 @@ def test_a_store_that_comes_back_empty_ends_the_ranks(
         for rank in range(2):
             assert ranks[f"rank-{rank}"].wait(PATIENCE) == 1
             assert "StoreEmpty: the store has lost iteration" in ranks.output(f"rank-{rank}")
+            assert "Start all ranks again from their last" in ranks.output(f"rank-{rank}")
 
 
 def test_ctrl_c_says_goodbye(four: Ranks) -> None:
@@ -125,7 +146,8 @@ def test_two_processes_of_one_rank_and_the_newer_is_refused(
         ranks.until(lambda: ranks.newest() >= 3)
         ranks.run(1, script, name="rank-1-again", FOLKMOOT_LOG=str(ranks.folder / "again"))
         assert ranks["rank-1-again"].wait(PATIENCE) == 1
-        assert "RankTaken: rank 1 is alive in another process" in ranks.output("rank-1-again")
+        told = ranks.output("rank-1-again")
+        assert "RankTaken: rank 1 is alive in another process: give this one another rank" in told
         ranks.failed()
         before = ranks.newest()
         ranks.until(lambda: ranks.newest() > before)
@@ -139,13 +161,16 @@ def test_a_rank_of_another_world_is_refused(four: Ranks) -> None:
         ranks.run(1, loop(1), WORLD_SIZE="5")
         assert ranks["rank-1"].wait(PATIENCE) == 1
         assert "WorldMismatch: rank 1 was started for 5 ranks" in ranks.output("rank-1")
+        assert "use the same world everywhere, or another job name" in ranks.output("rank-1")
 
 
-def test_a_clock_that_is_an_hour_off_changes_nothing(
+def test_a_clock_that_is_an_hour_off_and_goes_on_to_be_changes_nothing(
     tmp_path: Path, tcp_store_url: str, store_prefix: str
 ) -> None:
-    wrong = "import time; t, n = time.time, time.time_ns\n"
-    wrong += "time.time, time.time_ns = lambda: t() + 3600, lambda: n() + 3600 * 10**9\n"
+    """Who measured time by it would find the others silent at every look."""
+    wrong = "import itertools, time; t, hours = time.time_ns, itertools.count(1)\n"
+    wrong += "time.time_ns = lambda: t() + next(hours) * 3600 * 10**9\n"
+    wrong += "time.time = lambda: time.time_ns() / 10**9\n"
     body = "import time; time.sleep(0.01)"
     with Ranks(tmp_path, tcp_store_url, 4, store_prefix, heartbeat_timeout=PATIENT) as ranks:
         for rank in range(4):
@@ -189,6 +214,7 @@ def test_garbage_where_the_decision_should_be_ends_the_ranks(
         for rank in range(4):
             assert ranks[f"rank-{rank}"].wait(PATIENCE) == 1
             assert "Garbage: the store holds something else" in ranks.output(f"rank-{rank}")
+            assert "Use another job name or another store" in ranks.output(f"rank-{rank}")
 
 
 def test_a_value_of_the_wrong_size_ends_the_ranks(
@@ -205,7 +231,8 @@ def test_a_value_of_the_wrong_size_ends_the_ranks(
             assert ranks[f"rank-{rank}"].wait(PATIENCE) == 1
             told = ranks.output(f"rank-{rank}")
             assert "Garbage: " in told
-            assert f"a value of {2 * MAX_VALUE} bytes, where a store keeps at most" in told
+            assert f"holds a value of {2 * MAX_VALUE} bytes, where a store keeps at most" in told
+            assert "another program uses this key: give this job a name of its own" in told
 
 
 def test_a_key_of_the_wrong_type_ends_the_rank_that_counts_with_it(
@@ -218,6 +245,7 @@ def test_a_key_of_the_wrong_type_ends_the_rank_that_counts_with_it(
         told = ranks.output("rank-1")
         assert "Garbage: " in told
         assert "holds b'a word', not a number to add to; another program uses this key" in told
+        assert "give this job a name of its own, or delete the key" in told
 
 
 def test_a_store_that_is_slow_costs_nobody_their_place(
