@@ -27,11 +27,13 @@ from folkmoot.authority.store.kv.open import open_store
 from folkmoot.authority.store.kv.prefix import PrefixStore
 from folkmoot.core.iteration import Record, apply, create, next_tick
 from folkmoot.core.iteration import messages as m
-from folkmoot.core.iteration.machine import READY, TRAINING
+from folkmoot.core.iteration.machine import READY, TRAINING, clear_global_iteration_ready
 from folkmoot.core.iteration.record import DEAD, LEFT, read_heartbeat
+from folkmoot.core.iteration.state import RankState
 from folkmoot.elastic import settings
 from folkmoot.elastic.errors import error_of
 from folkmoot.elastic.heartbeat import HeartbeatThread, now_ms
+from folkmoot.elastic.ordinary import MOMENT, OrdinaryAdvance, prepare
 from folkmoot.elastic.requests import ASK, PATIENCE, Values, ask_patiently
 from folkmoot.host.event_log import EventLog
 
@@ -75,19 +77,21 @@ class GlobalIteration:
         self.given_store = store or settings.store_from_environment()
         self._iterations, self._patience = iterations, patience
         self._state = create(self.rules, self.rank)
-        self._log = EventLog(log or settings.log_from_environment(self.rank))
+        path = log or settings.log_from_environment(self.rank)
+        self._log, self._logs = EventLog(path), path is not None
         self._request: m.Request | None = None
         self._stalled: tuple[m.Stalled, int] | None = None  # and since when; None once told
         self._finished = False
         self._member = False  # whether it took part in the iteration before
         self._left_out = True  # whether others may have finished without this rank
         self._heartbeat: HeartbeatThread | None = None
+        self._ordinary: OrdinaryAdvance | None = None
 
     def __enter__(self) -> Self:
         """Take the rank: when this returns, the process has an incarnation and a heartbeat."""
         given = self.given_store
-        opened = open_store(given) if isinstance(given, str) else given.clone()
-        self.store: Store = PrefixStore(opened, self.job)
+        self._opened = open_store(given) if isinstance(given, str) else given.clone()
+        self.store: Store = PrefixStore(self._opened, self.job)
         try:
             self._apply(m.Started())
             while self._heartbeat is None:
@@ -147,15 +151,43 @@ class GlobalIteration:
 
     def advance(self) -> bool:
         """Be done with the present iteration and go to the next; False when the job is done."""
+        now, ordinary, heartbeat = now_ms(), self._ordinary, self._heartbeat
+        if ordinary is None or heartbeat is None:
+            return self._advance_by_steps(now)
+        soon = heartbeat.silence_at - now
+        if 0 < soon < MOMENT:
+            return self._advance_by_steps(now)
+        after = ordinary.advance(self._state, self.progress, now, heartbeat.events)
+        if not isinstance(after, RankState):
+            return self._advance_by_steps(now, after, soon)
+        self._state = after
+        assert after.record is not None
+        won = after.record.by == self.rank
+        if won:
+            heartbeat.do_later(clear_global_iteration_ready(after.target))
+        if self._logs:
+            self._log.write(m.Advanced(after.record, won))
+        return True
+
+    def _advance_by_steps(
+        self, now: int, answered: tuple[Values, ...] = (), soon: int | None = None
+    ) -> bool:
+        """As the machine says. Some of it may be answered, and the request behind it be sent."""
         before = self._state.record
         phase = self._state.phase
         # In Ready a checkpoint may have been loaded since the start.
         if phase is READY or (phase is TRAINING and not self._is_over()):
-            self._apply(m.Finished(self.progress))
+            self._apply(m.Finished(self.progress), now)
+        for values in answered:
+            self._take(values)
         while self._state.phase is not TRAINING and not self._finished:
             if self._state.phase is not READY or not self._is_over():
-                self._step()
+                self._step(soon)
+                soon = None
         self._tell_loss(before)
+        self._ordinary = None
+        if not self._finished and not self._left_out:
+            self._ordinary = prepare(self._opened, self.job, self._state, self._iterations)
         return not self._finished
 
     def _tell_loss(self, before: Record | None) -> None:
@@ -169,7 +201,7 @@ class GlobalIteration:
 
     def finish(self) -> None:
         """The job is done; ranks that come later, or were left out, have nothing to do any more."""
-        self._finished = True
+        self._finished, self._ordinary = True, None
         self.ask(m.CompareSet(FINISHED, b"", b"%d" % self.progress))
 
     def _is_over(self) -> bool:
@@ -181,24 +213,28 @@ class GlobalIteration:
             self._finished = self.ask(m.GetMany((FINISHED,))) != (None,)
         return self._finished
 
-    def _step(self) -> None:
+    def _step(self, soon: int | None = None) -> None:
         """Carry out the open request, and take what the heartbeats tell."""
         if self._request is None:
             self._tick()
             return
-        values = self.ask(self._shortened(self._request))
+        values = self.ask(self._shortened(self._request, soon))
         heartbeat = self._heartbeat
         while heartbeat is not None and heartbeat.events:
             self._apply(heartbeat.events.popleft())
-        self._request = None
-        self._apply(m.Answered(values))
+        self._take(values)
         self._tell_stall()
 
-    def _shortened(self, request: m.Request) -> m.Request:
+    def _take(self, values: Values) -> None:
+        self._request = None
+        self._apply(m.Answered(values))
+
+    def _shortened(self, request: m.Request, soon: int | None) -> m.Request:
         """Wait no longer than until somebody could turn out to be silent."""
         if not isinstance(request, (m.Wait, m.Arrive)) or self._heartbeat is None:
             return request
-        soon = self._heartbeat.until_silence()  # it is past while the thread cannot look
+        if soon is None:
+            soon = self._heartbeat.until_silence()  # it is past while the thread cannot look
         if soon <= 0 or request.ms <= soon + MARGIN:
             return request
         return replace(request, ms=soon + MARGIN)
@@ -209,8 +245,9 @@ class GlobalIteration:
         time.sleep(max(0, due - now_ms()) / 1000)
         self._apply(m.Tick())
 
-    def _apply(self, event: m.AnyEvent) -> None:
-        outcome = apply(self._state, event, now_ms(), random.getrandbits(32))
+    def _apply(self, event: m.AnyEvent, now: int | None = None) -> None:
+        at = now_ms() if now is None else now
+        outcome = apply(self._state, event, at, random.getrandbits(32))
         self._state = outcome.state
         for effect in outcome.effects:
             if act := _ACTS.get(type(effect)):

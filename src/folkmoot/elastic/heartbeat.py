@@ -43,7 +43,7 @@ class HeartbeatThread:
         # Time in which this thread could look. While the store is away nobody's heartbeat moves,
         # and nobody is silent.
         self._watched, self._looked = 0, now_ms()
-        self._silence_at = now_ms() + rules.heartbeat_timeout
+        self.silence_at = now_ms() + rules.heartbeat_timeout
         self._failed = False
         self.events: deque[Silent | Beaten] = deque()
         self.beaten = False
@@ -66,7 +66,7 @@ class HeartbeatThread:
 
     def until_silence(self) -> int:
         """Milliseconds until the first of those who are not silent now could be."""
-        return self._silence_at - now_ms()
+        return self.silence_at - now_ms()
 
     def stop(self, how: str) -> None:
         """End the thread, then say goodbye: nobody has to wait for a timeout."""
@@ -114,7 +114,7 @@ class HeartbeatThread:
         self._watched += min(now - self._looked, 2 * self._rules.pace)
         self._looked = now
         self._observer.look(self._seen, self._watched)
-        self._silence_at = now + self._observer.next_silence(self._watched)
+        self.silence_at = now + self._observer.next_silence(self._watched)
         silent = self._observer.silent(self._watched)
         if silent != self._silent:
             self._silent = silent

@@ -101,9 +101,9 @@ def test_a_read_survives_a_connection_that_broke(tcp_store_url: str, store_prefi
         lambda: store.get_many([key])[0],
         lambda: store.wait(key, 5),
     ):
-        assert store._connection
+        assert store.connection
         # The server drops who does this.
-        store._connection.send(wire.add(key.encode(), 1))
+        store.connection.send(wire.add(key.encode(), 1))
         assert read() == b"word"
 
 

@@ -71,6 +71,7 @@ class _Who(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _BETWEEN = b',"members":'
+HEAD = b'{"iteration":%d,"progress":%d,"by":'  # as it is written, up to who decided it
 _rank_of, _progress_of = attrgetter("rank"), attrgetter("progress")
 _incarnation_of = attrgetter("incarnation")
 _encode = msgspec.json.Encoder().encode
@@ -81,6 +82,12 @@ _decode_who = msgspec.json.Decoder(_Who).decode
 def encode_record(record: Record) -> bytes:
     head = _encode(_Head(record.iteration, record.progress, record.by))
     return head[:-1] + b"," + _encode(_Who(record.members, record.behind, record.admit))[1:]
+
+
+def members_text(register: bytes) -> bytes:
+    """What stands behind the number of who decided it."""
+    _, between, who = register.partition(_BETWEEN)
+    return between + who
 
 
 def read_record(value: bytes | None, world: int) -> Record | None:
@@ -133,17 +140,17 @@ class Note(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknow
     progress: Number
 
 
-_END = b"],"
+NOTE_END = b"],"
 _decode_notes = msgspec.json.Decoder(list[Note]).decode
 
 
 def encode_note(note: Note) -> bytes:
     """For the list of those who have arrived, where notes lie one behind the other."""
-    return b"[%d,%d,%d" % (note.rank, note.incarnation, note.progress) + _END
+    return b"[%d,%d,%d" % (note.rank, note.incarnation, note.progress) + NOTE_END
 
 
 def count_notes(listed: bytes | None) -> int:
-    return (listed or b"").count(_END)
+    return (listed or b"").count(NOTE_END)
 
 
 def read_notes(listed: bytes | None) -> dict[int, Note] | None:

@@ -33,12 +33,12 @@ class TcpStore:
     def __init__(
         self, host: str, port: int, timeout: float, patience: float = 0.0, *, met: bool = False
     ) -> None:
-        self._host, self._port, self._timeout = host, port, timeout
+        self._host, self._port, self.timeout = host, port, timeout
         self._met = met  # whether there was a store at this address before
         self._closed = False
-        self._busy = threading.Lock()
-        self._waiting = False  # whether the server waits for something we no longer do
-        self._connection: wire.Connection | None = self._connect_patiently(patience)
+        self.busy = threading.Lock()
+        self.waiting = False  # whether the server waits for something we no longer do
+        self.connection: wire.Connection | None = self._connect_patiently(patience)
         self._met = True
 
     def get(self, key: str) -> bytes | None:
@@ -129,7 +129,7 @@ class TcpStore:
             if after == desired != expected and wakeup.worth(notes):
                 _, value = _await_and_read(wakeup.seconds, behind, connection)
                 return after, notes, value
-            self._waiting = True
+            self.waiting = True
             return after, notes
 
         found, *more = self._write(list_key, request, answer)
@@ -194,17 +194,17 @@ class TcpStore:
             self._write(batch[0], requests, partial(_numbers, len(batch)))
 
     def clone(self) -> "TcpStore":
-        return TcpStore(self._host, self._port, self._timeout, met=True)
+        return TcpStore(self._host, self._port, self.timeout, met=True)
 
     def close(self) -> None:
         """Ends what another thread waits for on this connection, too."""
         self._closed = True
-        if self._connection is not None:
-            self._connection.close()
+        if self.connection is not None:
+            self.connection.close()
 
     def _read(self, key: str, request: bytes, answer: Callable[[wire.Connection], T]) -> T:
         """Ask for what changes nothing: again if a connection that we had before is broken."""
-        old = self._connection
+        old = self.connection
         try:
             return self._write(key, request, answer)
         except StoreGone as gone:
@@ -213,18 +213,18 @@ class TcpStore:
             return self._write(key, request, answer)
 
     def _write(self, key: str, request: bytes, answer: Callable[[wire.Connection], T]) -> T:
-        if not self._busy.acquire(blocking=False):
+        if not self.busy.acquire(blocking=False):
             raise StoreError("two threads use one connection to the store; give each its clone")
         try:
-            if self._connection is None or self._closed:
-                self._connection = self._connect()
-            if not self._waiting:
-                self._connection.send(request)
+            if self.connection is None or self._closed:
+                self.connection = self._connect()
+            if not self.waiting:
+                self.connection.send(request)
             else:
-                self._connection.send(wire.cancel_wait() + request)
-                _wait_cancelled(self._connection)
-                self._waiting = False
-            return answer(self._connection)
+                self.connection.send(wire.cancel_wait() + request)
+                _wait_cancelled(self.connection)
+                self.waiting = False
+            return answer(self.connection)
         except OSError as error:
             self._drop()
             raise self._gone(error) from error
@@ -235,18 +235,18 @@ class TcpStore:
             self._drop()
             raise
         finally:
-            self._busy.release()
+            self.busy.release()
 
     def _drop(self) -> None:
-        self._waiting = False
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self.waiting = False
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
 
     def _connect(self) -> wire.Connection:
         if self._closed:
             raise StoreError(f"this connection to {self._url} is closed; open another")
-        return wire.Connection(self._host, self._port, self._timeout)
+        return wire.Connection(self._host, self._port, self.timeout)
 
     def _connect_patiently(self, patience: float) -> wire.Connection:
         """The server may still be starting, and hundreds may connect at once: with jitter."""
@@ -272,7 +272,7 @@ class TcpStore:
             return StoreGone(f"{self._url}: {error}; check host and port")
         if isinstance(error, TimeoutError):
             return StoreGone(
-                f"the store at {self._url} did not answer for {self._timeout:g} s; "
+                f"the store at {self._url} did not answer for {self.timeout:g} s; "
                 "it hangs, is overloaded or cannot be reached: look at its process and the network"
             )
         if not self._met:

@@ -131,6 +131,8 @@ class Connection:
         self._socket = socket.create_connection((host, port), timeout)
         self._received, self._taken = b"", 0  # and how much of it
         self._patience = 0.0  # of the socket, for the next bytes
+        self._sent = b""  # by somebody else: see `go_on_after`
+        self._failed: BaseException | None = None
         try:
             # The kernel keeps the time: Python would ask twice for each call, and set it each time.
             self._socket.settimeout(None)
@@ -144,8 +146,32 @@ class Connection:
             self.close()
             raise
 
+    def lend(self) -> socket.socket | None:
+        """The socket, for somebody else to send and receive on; it waits a `SLICE` at once.
+
+        None if it does not, or if some of the answers was not taken.
+        """
+        ordinary = self._taken == len(self._received) and self._patience == SLICE
+        return self._socket if ordinary else None
+
+    def go_on_after(self, sent: bytes, received: bytes, failed: BaseException | None) -> None:
+        """Go on where somebody else stopped who had the socket.
+
+        The next requests are those that were `sent`, and are not sent again; their answers begin
+        with what was `received`. What `failed` fails where we come to it: a request that was not
+        sent, or bytes that did not come, for which a `SLICE` of the time is over then.
+        """
+        self._sent, self._received, self._taken, self._failed = sent, received, 0, failed
+
     def send(self, requests: bytes) -> None:
+        if self._sent:
+            if not self._sent.startswith(requests):
+                raise ConnectionAbortedError("something else was sent")
+            self._sent = self._sent[len(requests) :]
+            return
         try:
+            if self._failed is not None:
+                raise self._failed
             self._socket.sendall(requests)
         except BlockingIOError as error:
             raise TimeoutError("it takes nothing") from error
@@ -162,6 +188,11 @@ class Connection:
     def _receive(self, count: int, seconds: float) -> None:
         """Have at least `count` bytes that were not taken, and forget those that were."""
         self._received, self._taken = self._received[self._taken :], 0
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            if not isinstance(failed, BlockingIOError):
+                raise failed
+            seconds -= SLICE
         deadline, left = time.monotonic() + seconds, seconds
         while (missing := count - len(self._received)) > 0:
             if left <= 0:

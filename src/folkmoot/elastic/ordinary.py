@@ -1,0 +1,253 @@
+"""The ordinary advance: everybody is there, nobody is silent, and the members are those before.
+
+Nearly all advances are so, and with many ranks on few cores they cost the functions that they pass
+through (decision 164). So this is one short way from the loop to a TCPStore's socket and back.
+
+It decides nothing. It sends the bytes of the machine's requests, with the new numbers in what was
+prepared, and compares the answers with those of an ordinary advance. With the first byte that is
+another, an answer that takes longer than a moment, an error, an interrupt or news of the
+heartbeats it stops where it is, and the loop goes on there: it makes its own requests, finds that
+these are sent already, and reads the answers from their beginning.
+"""
+
+from collections import deque
+from socket import socket as Socket
+from struct import Struct
+
+from msgspec.structs import replace
+
+from folkmoot.authority.store.kv import Store
+from folkmoot.authority.store.kv import tcp_wire as wire
+from folkmoot.authority.store.kv.tcp import TcpStore
+from folkmoot.core.iteration import Record, apply
+from folkmoot.core.iteration import messages as m
+from folkmoot.core.iteration.machine import TRAINING
+from folkmoot.core.iteration.record import HEAD, HIGHEST, NOTE_END, encode_record, members_text
+from folkmoot.core.iteration.state import RankState
+from folkmoot.elastic.requests import Values
+
+# Milliseconds that the socket waits at once.
+MOMENT = round(1000 * wire.SLICE)
+_pack_size, _size_at = Struct("=Q").pack, Struct("=Q").unpack_from
+
+
+class _Unusual(Exception):
+    """Anything but an ordinary advance."""
+
+
+def prepare(
+    store: Store, job: str, state: RankState, iterations: int | None
+) -> "OrdinaryAdvance | None":
+    """For the next advances, up to the last of `iterations`, if they can be ordinary ones."""
+    record, progress = state.record, state.progress
+    if not isinstance(store, TcpStore) or store.timeout < wire.SLICE:
+        return None
+    if record is None or state.phase is not TRAINING or type(progress) is not int:
+        return None
+    if len(record.members) < state.rules.world or record.behind or record.admit:
+        return None
+    text = HEAD % (record.iteration, record.progress) + b"%d" % record.by
+    if state.register != text + members_text(encode_record(record)):
+        return None
+    asked = _arrival(state)
+    if asked.ms < MOMENT or not 0 <= progress <= HIGHEST or record.iteration >= HIGHEST:
+        return None
+    end = HIGHEST if iterations is None else iterations - 1
+    return OrdinaryAdvance(store, job, state, record, asked, end)
+
+
+class OrdinaryAdvance:
+    """Prepared for the members of one decision, and for numbers with as many digits as now."""
+
+    def __init__(
+        self,
+        store: TcpStore,
+        job: str,
+        state: RankState,
+        record: Record,
+        asked: m.Arrive,
+        end: int,
+    ) -> None:
+        last, progress, target = record.iteration, state.progress, record.iteration + 1
+        self._store, self._world, self._rank = store, state.rules.world, state.rank
+        self._lasts, self._targets, self._steps = map(_as_long, (last, target, progress))
+        self._lasts = range(self._lasts.start, min(self._lasts.stop, end))
+        self._length = len(state.arrival)
+
+        # What the answers are compared with.
+        self._members = members_text(state.register)
+        self._by_me = b"%d" % state.rank + self._members
+        self._by = {b"%d" % rank: rank for rank in range(self._world) if rank != state.rank}
+        self._notes = {b"", *(b"[%d,%d" % (x.rank, x.incarnation) for x in record.members)}
+        self._mine_size = _pack_size(len(asked.desired))
+        self._most = len(state.register) + self._world * len(asked.note) + 256  # of an answer
+
+        # What is sent, with gaps for the numbers.
+        names = asked.key, asked.arrived, asked.wakeup, asked.then
+        mine, listed, ready, register = (f"{job}/{name}".encode() for name in names)
+        note = b"[%d,%d,%%d]," % (state.rank, state.incarnation)
+        on_list, wakeup = _key_gap(listed, target), _key_gap(ready, target)
+        self._mine = b"%%d:%d:%%d" % state.incarnation
+        self._arrive = _with_gaps(
+            wire.compare_set(mine, state.arrival, asked.desired)
+            + (wire.append(listed, asked.note) + wire.read(listed) + wire.wait(ready)),
+            *((state.arrival, b"%b"), (asked.desired, self._mine)),
+            *(on_list, (asked.note, note), on_list, wakeup),
+        )
+        self._read = wire.read(register)
+        proposal = HEAD % (target, progress) + self._by_me
+        decide = wire.cancel_wait() + wire.compare_set(register, state.register, proposal)
+        # The decision before may be by a rank with more digits.
+        self._decide, _, behind = decide.partition(_sized(state.register))
+        self._and_wake = _with_gaps(
+            behind + wire.set_acknowledged(ready, m.WOKEN), (proposal, b"%b"), wakeup, wakeup
+        )
+
+        # What was answered, and of the open request: what was sent and received.
+        self._answered: tuple[Values, ...] = ()
+        self._sent = self._got = b""
+
+    def advance(
+        self, state: RankState, progress: int, now: int, events: deque[m.Silent | m.Beaten]
+    ) -> RankState | tuple[Values, ...]:
+        """The state after it; or what the machine has to be told before the loop goes on."""
+        store, record, connection = self._store, state.record, self._store.connection
+        if (
+            (connection is None or store.waiting or (socket := connection.lend()) is None)
+            or (record is None or state.phase is not TRAINING or state.silent)
+            or (record.iteration not in self._lasts or record.iteration + 1 not in self._targets)
+            or (type(progress) is not int or progress not in self._steps)
+            or (progress < record.progress or len(state.arrival) != self._length)
+            or not store.busy.acquire(blocking=False)
+        ):
+            return ()
+        self._answered, self._sent, self._got = (), b"", b""
+        failed: BaseException | None = None
+        try:
+            try:
+                return self._go(socket, state, record, progress, now, events)
+            except _Unusual:
+                pass
+            except OSError as error:
+                failed = error
+            except BaseException as error:
+                # An interrupt, as if it had come with the first byte of the open request.
+                self._sent, failed = b"", error
+            connection.go_on_after(self._sent, self._got, failed)
+            return self._answered
+        finally:
+            store.busy.release()
+
+    def _go(
+        self,
+        socket: Socket,
+        state: RankState,
+        record: Record,
+        progress: int,
+        now: int,
+        events: deque[m.Silent | m.Beaten],
+    ) -> RankState:
+        last, target = record.iteration, record.iteration + 1
+        mine, head = self._mine % (last, progress), HEAD % (target, progress)
+        # Arrive, and read the list of those who have.
+        request = self._arrive % (state.arrival, last, progress, target, progress, target, target)
+        socket.sendall(request)
+        self._sent = request
+        begin = self._mine_size + mine
+        at = len(begin) + 8
+        got = self._got = socket.recv(self._most)
+        if len(got) < at and begin.startswith(got[: at - 8]):
+            got = self._got = got + socket.recv(self._most)
+        if len(got) < at or not got.startswith(begin):
+            raise _Unusual
+        end = at + _size_at(got, at - 8)[0]
+        listed = got[at:end]
+        if listed.count(NOTE_END) < self._world:
+            # Wait for the wakeup, and read what was decided.
+            if len(got) == end:
+                got = self._got = got + socket.recv(1)
+            if got[end:] != wire.STOP_WAITING:
+                raise _Unusual
+            socket.sendall(self._read)
+            self._sent = request + self._read
+            answer = socket.recv(self._most)
+            self._got = got + answer
+            register = answer[8:]
+            who = register[len(head) : -len(self._members)]
+            by = self._by.get(who, -1)
+            if by < 0 or register != head + who + self._members or events:
+                raise _Unusual
+            if answer[:8] != _pack_size(len(register)):
+                raise _Unusual
+        else:
+            # Everybody is there: decide, and wake the others.
+            notes = listed.split(b",%d" % progress + NOTE_END)
+            if (
+                len(got) != end
+                or len(notes) != len(self._notes)
+                or set(notes) != self._notes
+                or events
+            ):
+                raise _Unusual
+            register, by = head + self._by_me, self._rank
+            request = self._decide + _sized(state.register)
+            request += self._and_wake % (register, target, target)
+            self._answered, self._sent, self._got = ((mine, listed),), b"", b""
+            self._store.waiting = True
+            socket.sendall(request)
+            self._sent = request
+            expected = wire.WAIT_CANCELED + _sized(register) + wire.THERE
+            for _ in range(3):  # as many answers
+                self._got += socket.recv(self._most)
+                if len(self._got) >= len(expected) or not expected.startswith(self._got):
+                    break
+            if self._got != expected or events:
+                raise _Unusual
+            self._store.waiting = False
+        return replace(
+            state,
+            arrival=mine,
+            register=register,
+            record=Record(target, progress, record.members, (), (), by),
+            target=target,
+            progress=progress,
+            since=now,
+            deaf=False,
+            missing=(),
+        )
+
+
+def _arrival(state: RankState) -> m.Arrive:
+    """What the machine asks for when the rank is done with its iteration."""
+    effects = apply(state, m.Finished(state.progress), 0, 0).effects
+    return next(effect for effect in effects if isinstance(effect, m.Arrive))
+
+
+def _as_long(number: int) -> range:
+    """Numbers with as many digits."""
+    most = 10 ** len(str(number))
+    return range(most // 10 if number > 9 else 0, most)
+
+
+def _sized(text: bytes) -> bytes:
+    """As it lies on the wire, behind its size."""
+    return _pack_size(len(text)) + text
+
+
+def _key_gap(key: bytes, number: int) -> tuple[bytes, bytes]:
+    """A key that ends with a number, as it lies on the wire, and with a gap there."""
+    return b"/" + key, _plain(b"/" + key.removesuffix(b"%d" % number)) + b"%d"
+
+
+def _with_gaps(request: bytes, *gaps: tuple[bytes, bytes]) -> bytes:
+    """The request with each of these texts, in their order, replaced by one that has gaps."""
+    made = b""
+    for text, gap in gaps:
+        before, found, request = request.partition(_sized(text))
+        made += _plain(before + found[:8]) + gap
+    return made + _plain(request)
+
+
+def _plain(text: bytes) -> bytes:
+    """To stand in a pattern for itself."""
+    return text.replace(b"%", b"%%")

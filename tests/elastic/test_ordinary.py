@@ -1,0 +1,498 @@
+"""The short way of an ordinary advance is the machine's, byte for byte, whatever is answered.
+
+Both are given the same answers: ordinary ones, and any others, in pieces, late, cut off, with
+errors, interrupts and news of the heartbeats between. They must send the same bytes, come to the
+same state or error, tell and clean up the same, and leave the same unread.
+"""
+
+import struct
+from collections import deque
+from contextlib import ExitStack
+from itertools import chain, repeat
+from typing import Any, NamedTuple, cast
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from folkmoot.authority.store.kv import tcp, tcp_wire
+from folkmoot.authority.store.kv.prefix import PrefixStore
+from folkmoot.authority.store.kv.tcp import TcpStore
+from folkmoot.core.iteration import Member, Record, Rules
+from folkmoot.core.iteration import messages as m
+from folkmoot.core.iteration.machine import TRAINING
+from folkmoot.core.iteration.record import (
+    Arrival,
+    Behind,
+    Note,
+    encode_note,
+    encode_record,
+)
+from folkmoot.core.iteration.state import RankState
+from folkmoot.elastic import GlobalIteration, heartbeat, requests
+from folkmoot.elastic import global_iteration as loop
+
+Item = bytes | float | BaseException | m.Silent | m.Beaten
+"""What a socket meets: bytes that come, seconds in which none do, what it raises, and news."""
+CLOSED = b""
+GREETING = 10  # bytes
+JOB = "a%d job"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ns = 10**12 + 500_000
+
+    def monotonic(self) -> float:
+        return self.ns / 1e9
+
+    def monotonic_ns(self) -> int:
+        return self.ns
+
+    def sleep(self, seconds: float) -> None:
+        self.ns += round(seconds * 1e9)
+
+
+class ScriptedSocket:
+    """Receives what the script says, one item at a time; then nothing more."""
+
+    def __init__(
+        self, clock: Clock, script: list[Item], news: deque[Any], send_fails: tuple[int, OSError]
+    ) -> None:
+        self._clock, self._news = clock, news
+        self.script = deque(script)
+        self._send_fails, self._sends = send_fails, 0
+        self._patience = 0
+        self.unread, self.sent = b"", b""
+
+    def sendall(self, data: bytes) -> None:
+        if not self.sent:
+            self.unread = data[-4:]  # it answers the greeting
+        self._sends += 1
+        if self._sends == self._send_fails[0]:
+            raise self._send_fails[1]
+        self.sent += data
+
+    def recv(self, most: int) -> bytes:
+        patience = self._patience
+        while not self.unread:
+            item = self.script[0] if self.script else 1e9
+            if isinstance(item, float):
+                waited = min(round(item * 1e9), patience)
+                self._clock.ns += waited
+                patience -= waited
+                if round(item * 1e9) > waited:
+                    if self.script:
+                        self.script[0] = item - waited / 1e9
+                    raise BlockingIOError
+                self.script.popleft()
+            elif item == CLOSED:
+                return CLOSED
+            else:
+                self.script.popleft()
+                if isinstance(item, bytes):
+                    self.unread = item
+                elif isinstance(item, BaseException):
+                    raise item
+                else:
+                    self._news.append(item)
+        got, self.unread = self.unread[:most], self.unread[most:]
+        return got
+
+    def setsockopt(self, level: int, option: int, value: bytes | int) -> None:
+        if isinstance(value, bytes) and option == tcp_wire.socket.SO_RCVTIMEO:
+            seconds, micros = struct.unpack("@ll", value)
+            self._patience = seconds * 10**9 + micros * 1000
+
+    def settimeout(self, seconds: float | None) -> None: ...
+    def shutdown(self, how: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class StillHeartbeat:
+    """In the place of the heartbeats' thread."""
+
+    def __init__(self, clock: Clock, soon: int) -> None:
+        self._clock = clock
+        self.events: deque[Any] = deque()
+        self.silence_at = clock.ns // 1_000_000 + soon
+        self.chores: list[m.Housekeeping] = []
+
+    def until_silence(self) -> int:
+        return self.silence_at - self._clock.ns // 1_000_000
+
+    def do_later(self, chores: m.Housekeeping) -> None:
+        self.chores.append(chores)
+
+
+class Case(NamedTuple):
+    state: RankState
+    steps: list[int]
+    """The progress with which each advance is asked for."""
+    script: list[Item]
+    send_fails: tuple[int, OSError] = (0, OSError())
+    soon: int = 60_000
+    iterations: int | None = None
+
+
+class Seen(NamedTuple):
+    """Everything that can be seen of some advances."""
+
+    ended: list[str]
+    state: RankState
+    request: m.Request | None
+    sent: bytes
+    told: list[Any]
+    chores: list[m.Housekeeping]
+    news: list[Any]
+    waiting: bool
+    unread: bytes
+    to_come: list[str]
+    ms: int
+
+
+def run(case: Case, *, short: bool) -> Seen:
+    clock = Clock()
+    beats = StillHeartbeat(clock, case.soon)
+    script = [type(x)(*x.args) if isinstance(x, BaseException) else x for x in case.script]
+    socket = ScriptedSocket(clock, script, beats.events, case.send_fails)
+    nobody = ConnectionRefusedError("nobody is there")
+    with ExitStack() as stack:
+        for module in (tcp, tcp_wire, requests, loop, heartbeat):
+            stack.enter_context(mock.patch.object(module, "time", clock))
+        stack.enter_context(mock.patch.object(loop.random, "getrandbits", return_value=7))
+        stack.enter_context(mock.patch.object(requests, "backoff", return_value=repeat(12.0)))
+        stack.enter_context(
+            mock.patch.object(
+                tcp_wire.socket,
+                "create_connection",
+                mock.Mock(side_effect=chain([socket], repeat(nobody))),
+            )
+        )
+        if not short:
+            stack.enter_context(mock.patch.object(loop, "prepare", return_value=None))
+        return advance(case, clock, beats, socket)
+
+
+def advance(case: Case, clock: Clock, beats: StillHeartbeat, socket: ScriptedSocket) -> Seen:
+    store = TcpStore("host", 1, timeout=10.0)
+    assert store.connection is not None
+    store.connection._wait_at_most(tcp_wire.SLICE)  # as after any other answer
+    it = GlobalIteration(store, case.state.rank, case.state.rules.world, JOB)
+    it.rules, it._iterations, it._state = case.state.rules, case.iterations, case.state
+    it._opened, it.store, it._heartbeat = store, PrefixStore(store, JOB), cast(Any, beats)
+    it._left_out, it._member, it._logs = False, True, True
+    ended: list[str] = []
+    told: list[Any] = []
+    it._log.listener = told.append
+    it._ordinary = loop.prepare(it._opened, it.job, it._state, case.iterations)
+    for progress in case.steps:
+        it.progress = progress
+        try:
+            ended.append(str(it.advance()))
+        except BaseException as error:
+            ended.append(f"{type(error).__name__}: {error}")
+    connection = store.connection
+    unread = connection._received[connection._taken :] + socket.unread if connection else b""
+    return Seen(
+        ended,
+        it._state,
+        it._request,
+        socket.sent[GREETING:],
+        told,
+        beats.chores,
+        list(beats.events),
+        store.waiting,
+        unread,
+        list(map(repr, socket.script)),
+        clock.ns // 1_000_000,
+    )
+
+
+def hold_equal(case: Case) -> Seen:
+    short, by_steps = run(case, short=True), run(case, short=False)
+    # An answer in pieces restarts the time for the rest: a few moments of ten seconds.
+    assert abs(short.ms - by_steps.ms) <= 300
+    assert short._replace(ms=0) == by_steps._replace(ms=0)
+    return short
+
+
+# Ordinary advances.
+
+
+def sized(text: bytes) -> bytes:
+    return struct.pack("=Q", len(text)) + text
+
+
+def trained(
+    world: int, rank: int, iteration: int, progress: int, by: int, **changed: Any
+) -> RankState:
+    """A rank that trains an iteration with everybody."""
+    members = tuple(Member(r, 1 + r % 3) for r in range(world))
+    record = Record(iteration, progress, members, (), (), by)
+    incarnation = 1 + rank % 3
+    return RankState(
+        Rules(world, **changed),
+        rank,
+        TRAINING,
+        incarnation=incarnation,
+        heartbeat=b"%d:0" % incarnation,
+        arrival=bytes(Arrival(iteration - 1, incarnation, progress)),
+        register=encode_record(record),
+        record=record,
+        target=iteration,
+        progress=progress,
+    )
+
+
+def answers(
+    state: RankState, progress: int, order: list[int], winner: int
+) -> tuple[list[bytes], RankState]:
+    """What the store answers in an ordinary advance, and the state after it."""
+    assert state.record is not None
+    record = replace(
+        state.record, iteration=state.record.iteration + 1, progress=progress, by=winner
+    )
+    mine = bytes(Arrival(state.record.iteration, state.incarnation, progress))
+    incarnations = {x.rank: x.incarnation for x in record.members}
+    there = order[: order.index(state.rank) + 1] if winner != state.rank else order
+    listed = b"".join(encode_note(Note(r, incarnations[r], progress)) for r in there)
+    register = encode_record(record)
+    after = replace(
+        state,
+        arrival=mine,
+        register=register,
+        record=record,
+        progress=progress,
+        target=record.iteration,
+    )
+    said = [sized(mine), sized(listed)]
+    if winner == state.rank:
+        return [*said, tcp_wire.WAIT_CANCELED, sized(register), tcp_wire.THERE], after
+    return [*said, tcp_wire.STOP_WAITING, sized(register)], after
+
+
+numbers = st.sampled_from([1, 2, 5, 8, 9, 10, 11, 98, 99, 100, 12345])
+
+
+@st.composite
+def ordinary(draw: st.DrawFn) -> Case:
+    """Some ordinary advances in a row."""
+    world = draw(st.sampled_from([1, 2, 3, 12]))
+    rank, by = draw(st.integers(0, world - 1)), draw(st.integers(0, world - 1))
+    state = first = trained(world, rank, draw(numbers), draw(numbers), by)
+    steps: list[int] = []
+    script: list[Item] = []
+    for order in draw(st.lists(st.permutations(range(world)), min_size=1, max_size=3)):
+        steps.append(state.progress + draw(st.sampled_from([0, 1, 1, 1, 7])))
+        these, state = answers(state, steps[-1], list(order), order[-1])
+        script += these
+    return Case(first, steps, script)
+
+
+@given(ordinary())
+def test_an_ordinary_advance_is_what_the_machine_makes_of_it(case: Case) -> None:
+    seen = hold_equal(case)
+    assert seen.ended == ["True"] * len(case.steps)
+    assert seen.to_come == []
+
+
+@pytest.mark.parametrize("winner", [0, 1])
+def test_an_ordinary_advance_takes_the_short_way(winner: int) -> None:
+    state = trained(2, 0, 5, 50, 1)
+    said, _ = answers(state, 51, [1 - winner, winner], winner)
+    with mock.patch.object(GlobalIteration, "_advance_by_steps") as by_steps:
+        run(Case(state, [51], list(said)), short=True)
+    by_steps.assert_not_called()
+
+
+# Any others.
+
+INSERTED: list[Item] = [
+    *(0.03, 0.25, 0.7, 2.0, 20.0),
+    *(ConnectionResetError(104, "reset"), OSError(113, "no route"), KeyboardInterrupt()),
+    *map(m.Silent, [(), (0,), (1,), (0, 1)]),
+    *map(m.Beaten, [None, b"9:1", b"1:7", b"?"]),
+    CLOSED,
+]
+
+
+def other_answers(case: Case) -> list[bytes]:
+    """What a store, or whoever is in its place, may say instead."""
+    record = case.state.record
+    assert record is not None
+    after = replace(record, iteration=record.iteration + 1, progress=case.steps[0])
+    less = record.members[1:] or (Member(0, 7),)
+    newer = (*record.members[:-1], Member(record.members[-1].rank, 9))
+    records = [
+        *(replace(after, by=by) for by in range(len(record.members))),
+        *(replace(after, iteration=after.iteration + more) for more in (-2, -1, 1)),
+        *(replace(after, progress=after.progress + more) for more in (1, 100)),
+        *(replace(after, members=members) for members in (less, newer)),
+        replace(after, behind=(Behind(0, 0),)),
+        replace(after, admit=(0,)),
+    ]
+    notes = [Note(x.rank, x.incarnation, case.steps[0]) for x in record.members]
+    lists = [
+        notes,
+        [*notes, notes[0]],
+        notes[1:] + notes[1:2],
+        [replace(notes[0], incarnation=9), *notes[1:]],
+        [replace(notes[-1], progress=notes[-1].progress + 1), *notes[:-1]],
+    ]
+    mine = Arrival(record.iteration, case.state.incarnation, case.steps[0])
+    texts = [
+        *map(encode_record, records),
+        encode_record(after).replace(b",", b", "),
+        encode_record(after).replace(b'"by":', b'"by":0'),
+        *(b"".join(map(encode_note, listed)) for listed in lists),
+        b"".join(map(encode_note, notes)) + b"?",
+        *(bytes(mine._replace(incarnation=mine.incarnation + more)) for more in (-1, 1)),
+        *(b"", b"?", tcp_wire.NO_VALUE, case.state.register, case.state.arrival),
+    ]
+    single = [b"\0", b"\1", b"\2", b"\0\1", struct.pack("=Q", 2**40), sized(b"?")[:5]]
+    return [*map(sized, texts), *single]
+
+
+def two_advances(winner: int) -> Case:
+    """Of rank 1; the first is decided by another, or by itself."""
+    state = first = trained(3, 1, 5, 50, 0)
+    order = [0, 1, 2] if winner == 2 else [0, 2, 1]
+    said, state = answers(state, 51, order, winner)
+    more, _ = answers(state, 52, [1, 0, 2], 2)
+    return Case(first, [51, 52], [*said, *more])
+
+
+@pytest.mark.parametrize("winner", [1, 2])
+def test_anything_may_come_between_any_two_answers(winner: int) -> None:
+    case = two_advances(winner)
+    for at in range(len(case.script)):
+        for item in INSERTED:
+            hold_equal(case._replace(script=[*case.script[:at], item, *case.script[at:]]))
+
+
+@pytest.mark.parametrize("winner", [1, 2])
+def test_any_answer_may_be_another(winner: int) -> None:
+    case = two_advances(winner)
+    for at in range(len(case.script)):
+        for other in other_answers(case):
+            hold_equal(case._replace(script=[*case.script[:at], other, *case.script[at + 1 :]]))
+
+
+@pytest.mark.parametrize("winner", [1, 2])
+@pytest.mark.parametrize("then", [0.03, 0.25, 20.0, CLOSED, m.Silent((0,)), KeyboardInterrupt()])
+def test_an_answer_may_come_in_pieces_or_end(winner: int, then: Item) -> None:
+    case = two_advances(winner)
+    stream = b"".join(item for item in case.script if isinstance(item, bytes))
+    for at in range(len(stream) // 2 + 10):
+        hold_equal(case._replace(script=[stream[:at] or 0.0, then, stream[at:]]))
+
+
+@pytest.mark.parametrize("winner", [1, 2])
+def test_any_byte_may_be_another(winner: int) -> None:
+    case = two_advances(winner)
+    for at, item in enumerate(case.script):
+        assert isinstance(item, bytes)
+        for where in range(len(item)):
+            changed = item[:where] + bytes([item[where] ^ 1]) + item[where + 1 :]
+            hold_equal(case._replace(script=[*case.script[:at], changed, *case.script[at + 1 :]]))
+
+
+@st.composite
+def any_case(draw: st.DrawFn) -> Case:
+    """Ordinary advances with something in them that is not."""
+    case = draw(ordinary())
+    script = list(case.script)
+    others = st.sampled_from(other_answers(case)) | st.binary(min_size=1, max_size=20)
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(script) - 1))
+        here = script[at]
+        how = draw(st.sampled_from(["insert", "replace", "remove", "cut", "join", "change"]))
+        if how == "insert":
+            script.insert(at + draw(st.integers(0, 1)), draw(st.sampled_from(INSERTED)))
+        elif how == "remove" and len(script) > 1:
+            del script[at]
+        elif how == "replace":
+            script[at] = draw(others)
+        elif isinstance(here, bytes) and here != CLOSED:
+            where = draw(st.integers(0, len(here) - 1))
+            following = script[at + 1] if at + 1 < len(script) else None
+            if how == "cut" and where:
+                script[at : at + 1] = [here[:where], here[where:]]
+            elif how == "change":
+                changed = draw(st.integers(0, 255).map(lambda byte: bytes([byte])))
+                script[at] = here[:where] + changed + here[where + 1 :]
+            elif how == "join" and isinstance(following, bytes) and following != CLOSED:
+                script[at : at + 2] = [here + following]
+    return case._replace(script=script)
+
+
+@given(any_case())
+def test_whatever_is_answered_is_for_the_machine(case: Case) -> None:
+    hold_equal(case)
+
+
+@given(
+    any_case(),
+    st.integers(2, 8),
+    st.sampled_from([BrokenPipeError(32, "broken"), BlockingIOError()]),
+)
+def test_what_cannot_be_sent_fails_as_it_does(case: Case, which: int, error: OSError) -> None:
+    hold_equal(case._replace(send_fails=(which, error)))
+
+
+@st.composite
+def any_state(draw: st.DrawFn) -> Case:
+    """Ordinary answers for a rank that is not where it would expect them."""
+    case = draw(ordinary())
+    state, record = case.state, case.state.record
+    assert record is not None
+    changes: dict[str, st.SearchStrategy[Any]] = {
+        "silent": st.sampled_from([(0,), (1,)]),
+        "look": st.just(True),
+        "deaf": st.just(True),
+        "missing": st.just((0,)),
+        "arrival": st.sampled_from([b"", b"?", b"1:1:1"]),
+        "register": st.sampled_from([b"", state.register.replace(b",", b", ")]),
+        "progress": st.sampled_from([0, 10**15, 3.0, -1]),
+        "rules": st.sampled_from(
+            [
+                Rules(state.rules.world, heartbeat_interval=100, heartbeat_timeout=150),
+                Rules(state.rules.world + 1),
+            ]
+        ),
+        "record": st.sampled_from(
+            [
+                None,
+                replace(record, behind=(Behind(0, 0),)),
+                replace(record, admit=(0,)),
+                replace(record, iteration=10**15 - 1),
+            ]
+        ),
+    }
+    name = draw(st.sampled_from(sorted(changes)))
+    state = replace(state, **{name: draw(changes[name])})
+    if name == "record" and state.record:
+        state = replace(state, register=encode_record(state.record))
+    steps = draw(st.sampled_from([case.steps, [-1], [0], [10**15], [10**15 - 1]]))
+    soon = draw(st.sampled_from([-5, 0, 1, 50, 99, 100, 200, 60_000]))
+    last = draw(st.none() | st.integers(0, record.iteration + 3))
+    return case._replace(state=state, steps=steps, soon=soon, iterations=last)
+
+
+@given(any_state())
+def test_whoever_is_not_in_an_ordinary_state_asks_as_the_machine_does(case: Case) -> None:
+    hold_equal(case)
+
+
+@pytest.mark.parametrize("soon", [60_000, 200, 100, 81])
+@pytest.mark.parametrize("late", [0.0, 0.05, 0.3])
+def test_a_wakeup_is_waited_for_equally_long(soon: int, late: float) -> None:
+    """To the millisecond: when it does not come, the rank has to look for who died."""
+    state = trained(2, 0, 5, 50, 1)
+    said, _ = answers(state, 51, [0, 1], 1)
+    case = Case(state, [51], [*said[:2], late, 1e9], soon=soon)
+    short, by_steps = run(case, short=True), run(case, short=False)
+    assert short == by_steps
