@@ -19,6 +19,7 @@ from folkmoot.core.iteration.record import (
     decision,
     encode_note,
     encode_record,
+    is_beating,
     read_arrival,
     read_heartbeat,
     read_notes,
@@ -40,6 +41,12 @@ def test_an_arrival_is_read_as_it_was_written(arrival: Arrival) -> None:
 @given(st.builds(Heartbeat, NUMBERS, st.sampled_from(("0", "7", "dead", "left"))))
 def test_a_heartbeat_is_read_as_it_was_written(beat: Heartbeat) -> None:
     assert read_heartbeat(bytes(beat)) == beat
+
+
+@given(st.from_regex(rb"[0-9]{0,16}:?(dead|left|[0-9]{0,16})\n?") | st.binary())
+def test_a_heartbeat_beats_if_it_can_be_read_and_is_not_over(value: bytes) -> None:
+    beat = read_heartbeat(value)
+    assert bool(is_beating(value)) == (beat is not None and not beat.over)
 
 
 @pytest.mark.parametrize("text", [None, b"", b"1", b"1:2:3:4", b"-2:1:0", b" 1:1:1", b"1:1:1\n"])

@@ -6,7 +6,7 @@ A heartbeat that changes between two looks is alive, whatever it says; one that 
 
 from collections.abc import Sequence
 
-from folkmoot.core.iteration.record import read_heartbeat
+from folkmoot.core.iteration.record import is_beating
 
 
 class Heartbeats:
@@ -27,15 +27,10 @@ class Heartbeats:
         return tuple(
             rank
             for rank, (value, since) in self._seen.items()
-            if value is not None and (now - since >= self._timeout or _over(value))
+            if value is not None and (now - since >= self._timeout or not is_beating(value))
         )
 
     def next_silence(self, now: int) -> int:
         """How long nobody else can be silent, for someone who looks just then."""
         left = (self._timeout - (now - since) for _, since in self._seen.values())
         return min((ms for ms in left if ms > 0), default=self._timeout)
-
-
-def _over(value: bytes) -> bool:
-    beat = read_heartbeat(value)
-    return beat is None or beat.over

@@ -192,6 +192,8 @@ class Heartbeat(NamedTuple):
         return f"{self.incarnation}:{self.beats}".encode()
 
 
+# Of a process that lives; for who looks at all ranks' and needs to know no more.
+is_beating = re.compile(rb"\d{1,15}:\d{1,15}").fullmatch
 _HEARTBEAT = re.compile(rf"(\d{{1,15}}):(\d{{1,15}}|{DEAD}|{LEFT})".encode())
 
 
