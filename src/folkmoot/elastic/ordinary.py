@@ -28,6 +28,7 @@ from folkmoot.elastic.requests import Values
 
 # Milliseconds that the socket waits at once.
 MOMENT = round(1000 * wire.SLICE)
+Events = deque[m.Silent | m.Beaten]
 _pack_size, _size_at = Struct("=Q").pack, Struct("=Q").unpack_from
 
 
@@ -96,9 +97,9 @@ class OrdinaryAdvance:
         )
         self._read = wire.read(register)
         proposal = HEAD % (target, progress) + self._by_me
-        decide = wire.cancel_wait() + wire.compare_set(register, state.register, proposal)
-        # The decision before may be by a rank with more digits.
-        self._decide, _, behind = decide.partition(_sized(state.register))
+        propose = wire.cancel_wait() + wire.compare_set(register, state.register, proposal)
+        # What it replaces may be by a rank with more digits: that size is put in with it.
+        self._propose, _, behind = propose.partition(_sized(state.register))
         self._and_wake = _with_gaps(
             behind + wire.set_acknowledged(ready, m.WOKEN), (proposal, b"%b"), wakeup, wakeup
         )
@@ -108,9 +109,12 @@ class OrdinaryAdvance:
         self._sent = self._got = b""
 
     def advance(
-        self, state: RankState, progress: int, now: int, events: deque[m.Silent | m.Beaten]
+        self, state: RankState, progress: int, now: int, events: Events
     ) -> RankState | tuple[Values, ...]:
-        """The state after it; or what the machine has to be told before the loop goes on."""
+        """The state after it; or what the machine has to be told before the loop goes on.
+
+        `progress` is that of the rank now, `now` and `events` are what the loop has.
+        """
         store, record, connection = self._store, state.record, self._store.connection
         if (
             (connection is None or store.waiting or (socket := connection.lend()) is None)
@@ -145,14 +149,14 @@ class OrdinaryAdvance:
         record: Record,
         progress: int,
         now: int,
-        events: deque[m.Silent | m.Beaten],
+        events: Events,
     ) -> RankState:
         last, target = record.iteration, record.iteration + 1
         mine, head = self._mine % (last, progress), HEAD % (target, progress)
-        # Arrive, and read the list of those who have.
         request = self._arrive % (state.arrival, last, progress, target, progress, target, target)
         socket.sendall(request)
         self._sent = request
+        # That it has arrived, and who else has.
         begin = self._mine_size + mine
         at = len(begin) + 8
         got = self._got = socket.recv(self._most)
@@ -163,7 +167,7 @@ class OrdinaryAdvance:
         end = at + _size_at(got, at - 8)[0]
         listed = got[at:end]
         if listed.count(NOTE_END) < self._world:
-            # Wait for the wakeup, and read what was decided.
+            # The wakeup, and what was decided.
             if len(got) == end:
                 got = self._got = got + socket.recv(1)
             if got[end:] != wire.STOP_WAITING:
@@ -172,38 +176,19 @@ class OrdinaryAdvance:
             self._sent = request + self._read
             answer = socket.recv(self._most)
             self._got = got + answer
-            register = answer[8:]
+            size, register = answer[:8], answer[8:]
             who = register[len(head) : -len(self._members)]
             by = self._by.get(who, -1)
             if by < 0 or register != head + who + self._members or events:
                 raise _Unusual
-            if answer[:8] != _pack_size(len(register)):
+            if size != _pack_size(len(register)):
                 raise _Unusual
         else:
-            # Everybody is there: decide, and wake the others.
             notes = listed.split(b",%d" % progress + NOTE_END)
-            if (
-                len(got) != end
-                or len(notes) != len(self._notes)
-                or set(notes) != self._notes
-                or events
-            ):
+            if len(got) != end or len(notes) != len(self._notes) or set(notes) != self._notes:
                 raise _Unusual
             register, by = head + self._by_me, self._rank
-            request = self._decide + _sized(state.register)
-            request += self._and_wake % (register, target, target)
-            self._answered, self._sent, self._got = ((mine, listed),), b"", b""
-            self._store.waiting = True
-            socket.sendall(request)
-            self._sent = request
-            expected = wire.WAIT_CANCELED + _sized(register) + wire.THERE
-            for _ in range(3):  # as many answers
-                self._got += socket.recv(self._most)
-                if len(self._got) >= len(expected) or not expected.startswith(self._got):
-                    break
-            if self._got != expected or events:
-                raise _Unusual
-            self._store.waiting = False
+            self._decide(socket, state.register, register, target, (mine, listed), events)
         return replace(
             state,
             arrival=mine,
@@ -215,6 +200,33 @@ class OrdinaryAdvance:
             deaf=False,
             missing=(),
         )
+
+    def _decide(
+        self,
+        socket: Socket,
+        before: bytes,
+        proposal: bytes,
+        target: int,
+        answered: Values,
+        events: Events,
+    ) -> None:
+        """Everybody is there."""
+        if events:
+            raise _Unusual
+        # From here on the arrival is answered, and the server waits for what this rank does not.
+        self._answered, self._sent, self._got = (answered,), b"", b""
+        self._store.waiting = True
+        request = self._propose + _sized(before) + self._and_wake % (proposal, target, target)
+        socket.sendall(request)
+        self._sent = request
+        expected = wire.WAIT_CANCELED + _sized(proposal) + wire.THERE
+        for _ in range(3):  # as many answers
+            self._got += socket.recv(self._most)
+            if len(self._got) >= len(expected) or not expected.startswith(self._got):
+                break
+        if self._got != expected or events:
+            raise _Unusual
+        self._store.waiting = False
 
 
 def _arrival(state: RankState) -> m.Arrive:
