@@ -45,14 +45,14 @@ from typing import Any
 import numpy as np
 
 import results
-from folkmoot.unified.channel import Broker, DataChannel, Rules
+from folkmoot.unified.channel import Broker, ChannelRules, DataChannel
 
 SECRET = b"of this benchmark only"
 KB, MB = 1024, 1024 * 1024
 BATCH, SMALL_BATCH, SLOTS = 256, 16, 16
 COUNTS = {KB: 40_000, MB: 2400}
 RAY_COUNTS = {KB: 300, MB: 60}
-CHANNEL = {KB: Rules(records=4096), MB: Rules(records=SLOTS, size=SLOTS * 2 * MB)}
+CHANNEL = {KB: ChannelRules(records=4096), MB: ChannelRules(records=SLOTS, size=SLOTS * 2 * MB)}
 GOALS = {KB: 20.0, MB: 2.0}
 FLOOR_GOAL = 1.5
 fork = multiprocessing.get_context("fork")
@@ -130,7 +130,7 @@ def channel(size: int, count: int) -> float:
             broker.join()
 
 
-def hold(folder: Path, rules: Rules, tell: Any) -> None:
+def hold(folder: Path, rules: ChannelRules, tell: Any) -> None:
     with Broker(folder, SECRET, {"bench": rules}) as broker:
         tell.send(broker.listen(f"unix:{folder}/socket"))
         tell.recv()

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 import results
-from folkmoot.unified.rpc.client import Client
-from folkmoot.unified.rpc.connection import Peer
+from folkmoot.unified.rpc.client import RpcClient
+from folkmoot.unified.rpc.connection import RpcPeer
 from folkmoot.unified.rpc.directory import AddressBook
-from folkmoot.unified.rpc.methods import Methods
+from folkmoot.unified.rpc.methods import RemoteMethods
 from folkmoot.unified.rpc.server import Server
 
 SECRET = b"of this benchmark only"
@@ -38,10 +38,10 @@ Wait = Callable[[Any], Any]
 
 
 def serve(address: str) -> None:
-    methods = Methods("echo-0")
+    methods = RemoteMethods("echo-0")
     methods.export("echo", lambda value: value)
     methods.export("size", len)
-    server = Server(Peer.me("echo-0", 1), methods, SECRET)
+    server = Server(RpcPeer.me("echo-0", 1), methods, SECRET)
     print(server.listen(address), flush=True)
     sys.stdin.read()
 
@@ -54,7 +54,7 @@ def ours(address: str) -> Iterator[Send]:
         assert process.stdin is not None
         assert process.stdout is not None
         book = AddressBook({"echo-0": process.stdout.readline().strip()})
-        client = Client("echo-0", book, Peer.me("bench"), SECRET)
+        client = RpcClient("echo-0", book, RpcPeer.me("bench"), SECRET)
         yield lambda method, value: client.call(method, value)
         client.close()
         process.stdin.close()

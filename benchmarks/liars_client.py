@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from folkmoot.core.coordinator.assignment import Span
-from folkmoot.core.coordinator.client.screening import Arrival, Screening
+from folkmoot.core.coordinator.client.screening import ComparedResult, Screening
 from folkmoot.core.data_config import DataConfig, TokenFiles
 from folkmoot.core.method_config import DistroConfig
 from folkmoot.core.model_config import GptConfig
@@ -61,7 +61,9 @@ def witness(
     if not screen:
         return frozenset()
     sketches = {name: _sketch(client.method, payload) for name, payload in sent.items()}
-    arrivals = [Arrival(name, payload[:4096], sketches[name]) for name, payload in sent.items()]
+    arrivals = [
+        ComparedResult(name, payload[:4096], sketches[name]) for name, payload in sent.items()
+    ]
     shares = {c.name: (Span(0, c.share),) for c in clients if c.name in sent}
     return client.screening.judge((0, step), step, arrivals, shares)
 

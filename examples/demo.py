@@ -145,12 +145,12 @@ def library(folder: Path) -> tuple[Path, Path, Path]:
 
 
 def tokens(files: list[Path], tokenizer: str, out: Path, label: str) -> Any:
-    from folkmoot.learning.data.prepare import Done, prepare
+    from folkmoot.learning.data.prepare import Preparation, prepare
 
     step: Any = None
     with progress_bar(label, sum(p.stat().st_size for p in files)) as advance:
         for step in prepare(files, tokenizer, out):
-            if isinstance(step, Done):
+            if isinstance(step, Preparation):
                 advance(step.consumed)
     return step
 

@@ -16,16 +16,7 @@ import msgspec
 from folkmoot.authority.server import wire
 from folkmoot.core.coordinator import messages as m
 from folkmoot.host.signing import Identity, Signer
-from support.commands import FOLKMOOT
-
-CONFIG = """
-run_id = "moot"
-[config]
-total_steps = 4
-min_clients = 2
-[model]
-checkpoint = "checkpoints"
-"""
+from support.commands import FOLKMOOT, RUN_FILE
 
 
 class Served(NamedTuple):
@@ -46,7 +37,7 @@ class Served(NamedTuple):
 
 
 @contextmanager
-def served(folder: Path, config: str = CONFIG) -> Iterator[Served]:
+def served(folder: Path, config: str = RUN_FILE) -> Iterator[Served]:
     """`folkmoot serve` in a process of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.toml").write_text(config)

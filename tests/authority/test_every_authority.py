@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from authority.any_run import run
+from authority.any_run import run, until
 from folkmoot.authority import Authority, Denied
 from folkmoot.authority.server.claims import Claims
 from folkmoot.core.coordinator import Coordinator, Phase, encode
@@ -77,14 +77,6 @@ def keep(request: pytest.FixtureRequest, tmp_path: Path) -> Keep:
     return kept
 
 
-async def until(authority: Authority, wanted: Callable[[Coordinator], Any]) -> Coordinator:
-    async with asyncio.timeout(120):
-        async for state in authority.watch():
-            if wanted(state):
-                return state
-    raise AssertionError("an authority is watched without end")
-
-
 def in_phase(phase: Phase) -> Callable[[Coordinator], bool]:
     return lambda state: state.phase is phase
 
@@ -93,9 +85,9 @@ async def test_clients_join_and_see_the_run_move(keep: Keep) -> None:
     async with keep() as it:
         at_a, at_b = it.open(A, B)
         assert await at_a.submit(it.join(A)) is None
-        watching = asyncio.create_task(until(at_a, in_phase(Phase.RoundTrain)))
+        watching = asyncio.create_task(until(at_a, Phase.RoundTrain))
         assert await at_b.submit(it.join(B)) is None
-        await until(at_b, in_phase(Phase.Warmup))
+        await until(at_b, Phase.Warmup)
         for identity, authority in ((A, at_a), (B, at_b)):
             assert await authority.submit(m.Ready(identity.public, 0)) is None
         await watching
@@ -110,7 +102,7 @@ async def test_all_see_the_same_state_and_one_who_comes_late_too(keep: Keep) -> 
         for identity, authority in zip((A, B, C), clients, strict=True):
             assert await authority.submit(it.join(identity)) is None
         late = it.open(STRANGER)
-        states = [await until(at, in_phase(Phase.Warmup)) for at in (*clients, *late)]
+        states = [await until(at, Phase.Warmup) for at in (*clients, *late)]
         states.append(view(await it.until(in_phase(Phase.Warmup))))
         assert len({encode(state) for state in states}) == 1
 

@@ -19,13 +19,6 @@ RUN = Run(
 A, B = b"a" * 32, b"b" * 32
 
 
-async def until(keeper: Keeper, wanted: Phase) -> None:
-    async with asyncio.timeout(120):
-        async for _, state in keeper.watch():
-            if state.phase is wanted:
-                return
-
-
 async def test_who_waits_is_told_in_time_or_with_what_matters_more(tmp_path: Path) -> None:
     keeper = Keeper(RUN, tmp_path / "run.journal")
     serving = asyncio.create_task(keeper.serve())
@@ -43,15 +36,20 @@ async def test_who_waits_is_told_in_time_or_with_what_matters_more(tmp_path: Pat
     await _end(serving)
 
 
-async def test_the_clock_of_a_run_stands_still_while_nobody_keeps_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "run.journal"
+async def stopped_keeper(path: Path) -> Keeper:
+    """One that was joined and has ended."""
     keeper = Keeper(RUN, path)
     serving = asyncio.create_task(keeper.serve())
     await keeper.submit(m.Join(A, "moot"))
     await _end(serving)
-    stopped = keeper.now()
+    return keeper
+
+
+async def test_the_clock_of_a_run_stands_still_while_nobody_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.journal"
+    stopped = (await stopped_keeper(path)).now()
     away = clock.time.monotonic
     monkeypatch.setattr(clock.time, "monotonic", lambda: away() + 3600)
     back = Keeper(RUN, path)
@@ -63,10 +61,7 @@ async def test_the_clock_of_a_run_waits_for_clients_to_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "run.journal"
-    keeper = Keeper(RUN, path)
-    serving = asyncio.create_task(keeper.serve())
-    await keeper.submit(m.Join(A, "moot"))
-    await _end(serving)
+    await stopped_keeper(path)
     time, begun = clock.time.monotonic, clock.time.monotonic()
     monkeypatch.setattr(clock.time, "monotonic", lambda: begun)
     back = Keeper(RUN, path)

@@ -11,7 +11,7 @@ from folkmoot.authority import Denied, Unreachable
 from folkmoot.authority.server.serve import Listening
 from folkmoot.host.signing import Identity
 from folkmoot.host.tls import ClientTls, ServerTls
-from support.certificates import CertificateAuthority
+from support.certificates import LoopbackAuthority
 from support.commands import folkmoot
 
 
@@ -19,9 +19,9 @@ class Certs:
     """A server's authority, its clients', and one that nobody trusts."""
 
     def __init__(self, folder: Path) -> None:
-        self.servers = CertificateAuthority(folder, "servers")
-        self.clients = CertificateAuthority(folder, "clients")
-        self.others = CertificateAuthority(folder, "others")
+        self.servers = LoopbackAuthority(folder, "servers")
+        self.clients = LoopbackAuthority(folder, "clients")
+        self.others = LoopbackAuthority(folder, "others")
         own = self.servers.sign("server")
         self.plain = ServerTls(*own)
         self.mutual = ServerTls(*own, self.clients.file)

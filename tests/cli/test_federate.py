@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.federated.model_file.reader import ModelFile
-from support.certificates import CertificateAuthority
+from support.certificates import LoopbackAuthority
 from support.commands import FOLKMOOT, folkmoot
 
 PARTICIPANT = """
@@ -70,18 +70,23 @@ def test_up_runs_a_federation_of_processes_to_its_end(folder: Path) -> None:
     assert final(folder) == [3.0, 3.0]
 
 
+def two_join(folder: Path, server: "subprocess.Popen[str]", *join: str) -> None:
+    """Two with keys of their own, until the server has ended: the model is two of their rounds."""
+    people = [start(folder, *join, "--key", f"{n}.key") for n in "ab"]
+    for person in people:
+        said, error = person.communicate(timeout=120)
+        assert (person.returncode, said) == (0, "the federation has finished\n"), error
+    _, error = server.communicate(timeout=60)
+    assert server.returncode == 0, error
+    assert final(folder) == [2.0, 2.0]
+
+
 def test_serve_and_join_with_weights_that_the_coordinator_carries(folder: Path) -> None:
     server = start(folder, "serve", "federation.toml")
     said = server.stdout.readline()
     assert "it carries weights at port" in said
     join = ("join", re.search(r"at (\S+);", said).group(1), "-p", "mine:Mine", "--run-id", "tried")
-    people = [start(folder, *join, "--key", f"{n}.key") for n in "ab"]
-    for person in people:
-        said, error = person.communicate(timeout=120)
-        assert (person.returncode, said) == (0, "the federation has finished\n"), error
-    said, error = server.communicate(timeout=60)
-    assert server.returncode == 0, error
-    assert final(folder) == [2.0, 2.0]
+    two_join(folder, server, *join)
 
 
 def test_up_ends_with_a_sentence_when_its_participants_die(folder: Path) -> None:
@@ -97,7 +102,7 @@ def test_up_ends_with_a_sentence_when_its_participants_die(folder: Path) -> None
 
 
 def test_status_and_up_speak_mutual_tls(folder: Path) -> None:
-    authority = CertificateAuthority(folder, "authority")
+    authority = LoopbackAuthority(folder, "authority")
     server, client = authority.sign("server"), authority.sign("client")
     with (folder / "federation.toml").open("a") as file:
         file.write(
@@ -128,17 +133,10 @@ def test_serve_and_join_and_status(folder: Path) -> None:
     code, said, _ = run(folder, "status", address)
     assert code == 0
     assert "tried: STANDBY, round 0 of 3" in said
-    join = ("join", address, "-p", "mine:Mine", "--run-id", "tried", "--key")
-    code, _, error = run(folder, *join, "a.key")
+    join = ("join", address, "-p", "mine:Mine", "--run-id", "tried")
+    code, _, error = run(folder, *join, "--key", "a.key")
     assert (code, "--allow-bucket" in error) == (1, True)
-    join = (*join[:-1], "--allow-bucket", "federation-state", "--key")
-    people = [start(folder, *join, f"{n}.key") for n in "ab"]
-    for person in people:
-        said, error = person.communicate(timeout=120)
-        assert (person.returncode, said) == (0, "the federation has finished\n"), error
-    said, error = server.communicate(timeout=60)
-    assert server.returncode == 0, error
-    assert final(folder) == [2.0, 2.0]
+    two_join(folder, server, *join, "--allow-bucket", "federation-state")
 
 
 def test_an_interrupted_coordinator_resumes(folder: Path) -> None:

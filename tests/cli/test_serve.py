@@ -6,16 +6,7 @@ from pathlib import Path
 from folkmoot.authority.server.keeper import Keeper
 from folkmoot.core.coordinator import messages as m
 from folkmoot.runs.config import load_run
-from support.commands import FOLKMOOT
-
-CONFIG = """
-run_id = "moot"
-[config]
-total_steps = 4
-min_clients = 2
-[model]
-checkpoint = "checkpoints"
-"""
+from support.commands import FOLKMOOT, RUN_FILE
 
 
 def serve(file: Path, state: Path) -> "subprocess.CompletedProcess[str]":
@@ -27,7 +18,7 @@ def serve(file: Path, state: Path) -> "subprocess.CompletedProcess[str]":
 
 def test_a_damaged_journal_is_not_a_new_run(tmp_path: Path) -> None:
     file, state = tmp_path / "run.toml", tmp_path / "server"
-    file.write_text(CONFIG)
+    file.write_text(RUN_FILE)
     keeper = Keeper(load_run(file), state / "run.journal")
     for _ in range(50):
         keeper.take(m.Pause())

@@ -14,16 +14,9 @@ from folkmoot.core.coordinator import messages as m
 from folkmoot.host.blocking import blocking
 from folkmoot.runs.blocking import serve_run
 from folkmoot.runs.config import load_run
-from support.commands import FOLKMOOT, folkmoot
+from support.commands import FOLKMOOT, RUN_FILE, folkmoot
 
-CONFIG = """
-run_id = "moot"
-[config]
-total_steps = 4
-min_clients = 2
-[model]
-checkpoint = "checkpoints"
-[model.data]
+CONFIG = f"""{RUN_FILE}[model.data]
 type = "text"
 paths = ["wrong.txt"]
 """

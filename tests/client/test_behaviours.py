@@ -17,7 +17,7 @@ from folkmoot.core.coordinator import Coordinator, Phase
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
 from folkmoot.exchange.bucket import Bucket
-from folkmoot.learning.checkpoints.manifest import Stopped
+from folkmoot.learning.checkpoints.manifest import NotWanted
 from support.servers import S3Server
 from support.small_run import PATIENCE, QUICK, RunMember, SmallRun, StartRun, agreement
 from support.small_run import small_run as served_run
@@ -183,7 +183,7 @@ def first_to_store() -> tuple[type[Learner], threading.Event]:
             while not stopped():
                 threading.Event().wait(0.01)
             cancelled.set()
-            raise Stopped
+            raise NotWanted
 
     return FirstToStore, cancelled
 

@@ -5,25 +5,18 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from authority.any_run import until_kept
 from folkmoot.client import events
 from folkmoot.client.places import ALL
-from folkmoot.core.coordinator import Coordinator, Phase
+from folkmoot.core.coordinator import Phase
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.method_config import DenseConfig
 from folkmoot.core.schedule import Constant
 from folkmoot.observe.logs import read_log
 from folkmoot.runs.control import extend_run, pause_run, resume_run, update_run
 from folkmoot.runs.join import join_run
-from folkmoot.runs.serve import RunServer, serve_run
-from support.small_run import PATIENCE, compile_kernels, make_run
-
-
-async def until(server: RunServer, phase: Phase, step: int = 0) -> Coordinator:
-    async with asyncio.timeout(PATIENCE):
-        async for _, state in server.listening.keeper.watch():
-            if state.phase is phase and state.progress.step >= step:
-                return state
-    raise AssertionError("a keeper is watched without end")
+from folkmoot.runs.serve import serve_run
+from support.small_run import compile_kernels, make_run
 
 
 async def test_members_go_on_with_another_learning_rate_and_the_model_they_hold(
@@ -35,14 +28,14 @@ async def test_members_go_on_with_another_learning_rate_and_the_model_they_hold(
         where = (server.address, run.run_id)
         for name in ("ana", "bob"):
             group.create_task(join_run(*where, tmp_path / name, trust=(ALL,)))
-        await until(server, Phase.RoundTrain, 2)
+        await until_kept(server.listening.keeper, Phase.RoundTrain, 2)
         await pause_run(*where, server.owner_key)
-        paused = await until(server, Phase.Paused)
+        paused = await until_kept(server.listening.keeper, Phase.Paused)
         config = replace(run.config, total_steps=paused.progress.step + 2)
         changed = replace(run, config=config, model=replace(run.model, lr=Constant(base_lr=5e-3)))
         await update_run(server.address, changed, server.owner_key)
         await resume_run(*where, server.owner_key)
-        await until(server, Phase.Finished)
+        await until_kept(server.listening.keeper, Phase.Finished)
     assert server.state.progress.step == paused.progress.step + 2
     assert not [
         e

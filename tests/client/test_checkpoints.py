@@ -11,7 +11,7 @@ import pytest
 from folkmoot.client import events
 from folkmoot.client.learner import Learner, ModelCopy
 from folkmoot.core.coordinator import messages as m
-from folkmoot.learning.checkpoints.manifest import Stopped
+from folkmoot.learning.checkpoints.manifest import NotWanted
 from support.authorities import WITH_ALL_RULES
 from support.small_run import StartRun, agreement
 
@@ -30,7 +30,7 @@ async def test_a_model_is_stored_while_training_goes_on_and_a_run_goes_back_to_i
         ) -> str:
             while not may_store.wait(0.02):
                 if stopped():
-                    raise Stopped
+                    raise NotWanted
             return super().save_copy(copy, store, step, stopped)
 
     # However long it takes to store, the epoch is not over by then.

@@ -10,7 +10,7 @@ import torch
 
 from folkmoot.authority.server.claims import (
     CannotRead,
-    Policy,
+    ClaimPolicy,
 )
 from folkmoot.authority.server.events import ClaimRefused, ClaimTrusted, ClaimVerified
 from folkmoot.client import events
@@ -127,10 +127,10 @@ async def test_a_false_claim_on_s3_is_refused_and_the_others_go_on(
 
 @pytest.mark.parametrize(
     ("policy", "spelt"),
-    [(Policy.auto, "{}/"), (Policy.auto, "{}x"), (Policy.never, "{root}//{name}")],
+    [(ClaimPolicy.auto, "{}/"), (ClaimPolicy.auto, "{}x"), (ClaimPolicy.never, "{root}//{name}")],
 )
 async def test_no_other_spelling_of_a_place_is_kept(
-    tmp_path: Path, policy: Policy, spelt: str
+    tmp_path: Path, policy: ClaimPolicy, spelt: str
 ) -> None:
     """The liar's checkpoint is sound; only what it says of it cannot be loaded by anyone."""
     (tmp_path / "kept").mkdir()
@@ -236,17 +236,17 @@ def out_of_sight(run: SmallRun, kept: Path) -> Callable[[RunMember], None]:
     return prepare
 
 
-@pytest.mark.parametrize("policy", [Policy.auto, Policy.always])
+@pytest.mark.parametrize("policy", [ClaimPolicy.auto, ClaimPolicy.always])
 async def test_a_server_that_cannot_read_the_store_believes_or_refuses_as_it_was_told(
-    tmp_path: Path, policy: Policy
+    tmp_path: Path, policy: ClaimPolicy
 ) -> None:
     kept = tmp_path / "kept"
-    cooldown = 200.0 if policy is Policy.auto else 3.0  # what is refused is waited for in vain
+    cooldown = 200.0 if policy is ClaimPolicy.auto else 3.0  # what is refused is waited for in vain
     steps = {"total_steps": 2, "rounds_per_epoch": 2, "cooldown_time": cooldown}
     async with small_run(tmp_path, policy=policy, checkpoint=str(kept), **steps) as run:
         await run.join(2, prepare=out_of_sight(run, kept))
         await run.until(run.finished)
         (claim,) = run.claims
-        assert isinstance(claim, ClaimTrusted if policy is Policy.auto else ClaimRefused)
+        assert isinstance(claim, ClaimTrusted if policy is ClaimPolicy.auto else ClaimRefused)
         assert "on the server's machine" in claim.why
-        assert len(run.all(m.CheckpointStored)) == (policy is Policy.auto)
+        assert len(run.all(m.CheckpointStored)) == (policy is ClaimPolicy.auto)

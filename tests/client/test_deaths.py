@@ -19,7 +19,7 @@ from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
 from folkmoot.core.coordinator.client import waiting
 from folkmoot.host.signing import Identity
-from folkmoot.learning.checkpoints.manifest import Stopped
+from folkmoot.learning.checkpoints.manifest import NotWanted
 from support.authorities import ServerKeeper
 from support.small_run import PATIENCE, RunMember, StartRun, agreement
 from support.small_run import small_run as served_run
@@ -108,7 +108,7 @@ async def test_another_stores_the_model_when_the_checkpointer_dies(
             storing.set()
             while not stopped():
                 threading.Event().wait(0.01)
-            raise Stopped
+            raise NotWanted
 
     kept = str(tmp_path / "kept")
     async with small_run(tmp_path, total_steps=2, checkpoint=kept, **THREE) as run:

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from authority.stranger import CONFIG, served
+from authority.stranger import served
 from folkmoot.client.places import ANYWHERE, NotTrusted, Places
 from folkmoot.core.config import ConfigError
 from folkmoot.core.coordinator import Run, decode_run
 from folkmoot.core.data_config import MixtureConfig, MixturePart, RemoteTokens, TextFiles
 from folkmoot.runs.join import join_run
 from folkmoot.runs.serve import serve_run
-from support.commands import FOLKMOOT
+from support.commands import FOLKMOOT, RUN_FILE
 from support.small_run import compile_kernels, make_run
 
 SERVED = """
@@ -38,7 +38,7 @@ def test_a_server_cannot_make_a_client_read_or_write_elsewhere(tmp_path: Path) -
     secret, hidden, work = tmp_path / "secret", tmp_path / "home/.config", tmp_path / "work"
     secret.write_text("private " * 1000)
     work.mkdir()
-    run = CONFIG.replace('"checkpoints"', f'"{hidden}"') + SERVED.format(secret=secret)
+    run = RUN_FILE.replace('"checkpoints"', f'"{hidden}"') + SERVED.format(secret=secret)
     with served(tmp_path / "there", run) as server:
         ended = join(work, server.address, "--run-id", "moot")
     assert ended.returncode != 0
@@ -55,7 +55,7 @@ def test_a_run_id_does_not_lead_out_of_the_output_folder(tmp_path: Path) -> None
     assert "must be a name of 1 to 64 letters" in " ".join(ended.stderr.split())
     assert [p.name for p in tmp_path.iterdir()] == ["deep"]
     with pytest.raises(ConfigError, match="run_id: must be a name"):
-        decode_run(CONFIG.replace('"moot"', '"../moot"'))
+        decode_run(RUN_FILE.replace('"moot"', '"../moot"'))
 
 
 @pytest.mark.parametrize(

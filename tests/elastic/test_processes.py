@@ -10,7 +10,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from folkmoot.authority.store.kv import MAX_VALUE
 from folkmoot.authority.store.kv.open import open_store, parse_url
 from folkmoot.core.iteration import Record, keys
-from support.ranks import PATIENCE, Ranks, audit, die_at_every_request, loop
+from support.ranks import PATIENCE, Ranks, audit, die_at_every_request, endless, loop
 from support.stores import TcpServer
 
 # Who only waits for a processor is not silent in the tests in which nobody is.
@@ -23,14 +23,11 @@ def four(tmp_path: Path, tcp_store_url: str, store_prefix: str) -> Ranks:
 
 
 def test_a_rank_that_is_killed_is_left_behind_and_comes_back(four: Ranks) -> None:
-    script = loop(10**6, "import time; time.sleep(0.01)")
     with four as ranks:
-        for rank in range(4):
-            ranks.run(rank, script)
-        ranks.until(lambda: ranks.newest() >= 5)
+        ranks.run_all(endless(), until=5)
         ranks.kill("rank-2")
         ranks.until(lambda: any(record.ranks == (0, 1, 3) for record in ranks.records(0)))
-        ranks.run(2, script)
+        ranks.run(2, endless())
         ranks.until(lambda: ranks.records(0)[-1].ranks == (0, 1, 2, 3))
         assert next(m for m in ranks.records(0)[-1].members if m.rank == 2).incarnation == 2
 
@@ -57,8 +54,7 @@ def test_a_rank_that_is_back_before_the_others_missed_it_is_waited_for(
 def test_kills_and_restarts_lose_no_iteration_and_decide_none_twice(four: Ranks) -> None:
     script = loop(120, "import time; time.sleep(0.02)")
     with four as ranks:
-        for rank in range(4):
-            ranks.run(rank, script)
+        ranks.run_all(script)
         for victim, at in enumerate((20, 40, 60, 80)):
             ranks.until(lambda at=at: ranks.newest() >= at)
             ranks.kill(f"rank-{victim}")
@@ -68,11 +64,8 @@ def test_kills_and_restarts_lose_no_iteration_and_decide_none_twice(four: Ranks)
 
 
 def test_a_rank_that_slept_through_iterations_joins_again(four: Ranks) -> None:
-    script = loop(10**6, "import time; time.sleep(0.01)")
     with four as ranks:
-        for rank in range(4):
-            ranks.run(rank, script)
-        ranks.until(lambda: ranks.newest() >= 5)
+        ranks.run_all(endless(), until=5)
         ranks.pause(1)
         ranks.until(lambda: ranks.records(0)[-1].ranks == (0, 2, 3))
         ranks.resume(1)
@@ -85,14 +78,10 @@ def test_a_dead_store_ends_the_ranks_with_one_sentence(
     tmp_path: Path, own_tcp_store: TcpServer
 ) -> None:
     with Ranks(tmp_path, own_tcp_store.url, 2, "job") as ranks:
-        for rank in range(2):
-            ranks.run(rank, loop(10**6, "import time; time.sleep(0.01)", patience=1.0))
-        ranks.until(lambda: ranks.newest() >= 3)
+        ranks.run_all(endless(1.0), until=3)
         own_tcp_store.kill()
+        ranks.all_end_with("StoreLost: the store at", "start it again with `folkmoot store serve`")
         for rank in range(2):
-            assert ranks[f"rank-{rank}"].wait(PATIENCE) == 1
-            assert "StoreLost: the store at" in ranks.output(f"rank-{rank}")
-            assert "start it again with `folkmoot store serve`" in ranks.output(f"rank-{rank}")
             assert "Traceback" not in ranks.output(f"rank-{rank}")
 
 
@@ -100,22 +89,17 @@ def test_a_store_that_comes_back_empty_ends_the_ranks(
     tmp_path: Path, own_tcp_store: TcpServer
 ) -> None:
     with Ranks(tmp_path, own_tcp_store.url, 2, "job") as ranks:
-        for rank in range(2):
-            ranks.run(rank, loop(10**6, "import time; time.sleep(0.01)", patience=60.0))
-        ranks.until(lambda: ranks.newest() >= 3)
+        ranks.run_all(endless(60.0), until=3)
         own_tcp_store.kill()
         own_tcp_store.restart()
-        for rank in range(2):
-            assert ranks[f"rank-{rank}"].wait(PATIENCE) == 1
-            assert "StoreEmpty: the store has lost iteration" in ranks.output(f"rank-{rank}")
-            assert "Start all ranks again from their last" in ranks.output(f"rank-{rank}")
+        ranks.all_end_with(
+            "StoreEmpty: the store has lost iteration", "Start all ranks again from their last"
+        )
 
 
 def test_ctrl_c_says_goodbye(four: Ranks) -> None:
     with four as ranks:
-        for rank in range(4):
-            ranks.run(rank, loop(10**6, "import time; time.sleep(0.01)"))
-        ranks.until(lambda: ranks.newest() >= 3)
+        ranks.run_all(endless(), until=3)
         ranks["rank-0"].send_signal(signal.SIGINT)
         assert ranks["rank-0"].wait(PATIENCE) == -signal.SIGINT
         ranks.failed()
@@ -124,12 +108,9 @@ def test_ctrl_c_says_goodbye(four: Ranks) -> None:
 
 
 def test_two_processes_of_one_rank_and_the_older_is_fenced(four: Ranks) -> None:
-    script = loop(10**6, "import time; time.sleep(0.01)")
     with four as ranks:
-        for rank in range(4):
-            ranks.run(rank, script)
-        ranks.until(lambda: ranks.newest() >= 3)
-        ranks.run(2, script, name="rank-2-again", FOLKMOOT_LOG=str(ranks.folder / "again"))
+        ranks.run_all(endless(), until=3)
+        ranks.run(2, endless(), name="rank-2-again", FOLKMOOT_LOG=str(ranks.folder / "again"))
         assert ranks["rank-2"].wait(PATIENCE) == 1
         assert "Fenced: another process took rank 2 over" in ranks.output("rank-2")
         ranks.failed()
@@ -139,12 +120,9 @@ def test_two_processes_of_one_rank_and_the_older_is_fenced(four: Ranks) -> None:
 def test_two_processes_of_one_rank_and_the_newer_is_refused(
     tmp_path: Path, tcp_store_url: str, store_prefix: str
 ) -> None:
-    script = loop(10**6, "import time; time.sleep(0.01)")
     with Ranks(tmp_path, tcp_store_url, 2, store_prefix, takeover="refuse") as ranks:
-        for rank in range(2):
-            ranks.run(rank, script)
-        ranks.until(lambda: ranks.newest() >= 3)
-        ranks.run(1, script, name="rank-1-again", FOLKMOOT_LOG=str(ranks.folder / "again"))
+        ranks.run_all(endless(), until=3)
+        ranks.run(1, endless(), name="rank-1-again", FOLKMOOT_LOG=str(ranks.folder / "again"))
         assert ranks["rank-1-again"].wait(PATIENCE) == 1
         told = ranks.output("rank-1-again")
         assert "RankTaken: rank 1 is alive in another process: give this one another rank" in told
@@ -189,8 +167,7 @@ def test_a_rank_whose_main_thread_starves_the_heartbeat_joins_again(four: Ranks)
             if os.path.exists({str(stop)!r}): break
             time.sleep(0.02)"""
     with four as ranks:
-        for rank in range(4):
-            ranks.run(rank, loop(10**6, busy))
+        ranks.run_all(loop(10**6, busy))
 
         def members() -> list[tuple[int, ...]]:
             return [record.ranks for record in ranks.records(0)]
@@ -207,14 +184,11 @@ def test_garbage_where_the_decision_should_be_ends_the_ranks(
     four: Ranks, tcp_store_url: str, store_prefix: str
 ) -> None:
     with four as ranks:
-        for rank in range(4):
-            ranks.run(rank, loop(10**6, "import time; time.sleep(0.01)"))
-        ranks.until(lambda: ranks.newest() >= 3)
+        ranks.run_all(endless(), until=3)
         open_store(tcp_store_url, store_prefix).set(keys.CONSENSUS, b"\x00" * 1000)
-        for rank in range(4):
-            assert ranks[f"rank-{rank}"].wait(PATIENCE) == 1
-            assert "Garbage: the store holds something else" in ranks.output(f"rank-{rank}")
-            assert "Use another job name or another store" in ranks.output(f"rank-{rank}")
+        ranks.all_end_with(
+            "Garbage: the store holds something else", "Use another job name or another store"
+        )
 
 
 def test_a_value_of_the_wrong_size_ends_the_ranks(
@@ -223,16 +197,11 @@ def test_a_value_of_the_wrong_size_ends_the_ranks(
     host, port = parse_url(tcp_store_url).addresses[0]
     stranger = TCPStore(host, port, is_master=False, wait_for_workers=False)
     with four as ranks:
-        for rank in range(4):
-            ranks.run(rank, loop(10**6, "import time; time.sleep(0.01)"))
-        ranks.until(lambda: ranks.newest() >= 3)
+        ranks.run_all(endless(), until=3)
         stranger.set(f"{store_prefix}/{keys.CONSENSUS}", "x" * 2 * MAX_VALUE)
-        for rank in range(4):
-            assert ranks[f"rank-{rank}"].wait(PATIENCE) == 1
-            told = ranks.output(f"rank-{rank}")
-            assert "Garbage: " in told
-            assert f"holds a value of {2 * MAX_VALUE} bytes, where a store keeps at most" in told
-            assert "another program uses this key: give this job a name of its own" in told
+        size = f"holds a value of {2 * MAX_VALUE} bytes, where a store keeps at most"
+        advice = "another program uses this key: give this job a name of its own"
+        ranks.all_end_with("Garbage: ", size, advice)
 
 
 def test_a_key_of_the_wrong_type_ends_the_rank_that_counts_with_it(
@@ -252,9 +221,7 @@ def test_a_store_that_is_slow_costs_nobody_their_place(
     tmp_path: Path, own_tcp_store: TcpServer
 ) -> None:
     with Ranks(tmp_path, own_tcp_store.url, 3, "job", heartbeat_timeout=PATIENT) as ranks:
-        for rank in range(3):
-            ranks.run(rank, loop(10**6, "import time; time.sleep(0.01)", patience=60.0))
-        ranks.until(lambda: ranks.newest() >= 3)
+        ranks.run_all(endless(60.0), until=3)
         before = ranks.newest()
         while ranks.newest() < before + 10:  # it answers only now and then
             own_tcp_store.signal(signal.SIGSTOP)
@@ -268,9 +235,7 @@ def test_a_store_that_hangs_for_a_while_costs_nobody_their_place(
     tmp_path: Path, own_tcp_store: TcpServer
 ) -> None:
     with Ranks(tmp_path, own_tcp_store.url, 3, "job", heartbeat_timeout=PATIENT) as ranks:
-        for rank in range(3):
-            ranks.run(rank, loop(10**6, "import time; time.sleep(0.01)", patience=60.0))
-        ranks.until(lambda: ranks.newest() >= 3)
+        ranks.run_all(endless(60.0), until=3)
         own_tcp_store.signal(signal.SIGSTOP)
         time.sleep(PATIENT / 1000 + 1)  # longer than the heartbeat's timeout
         own_tcp_store.signal(signal.SIGCONT)

@@ -126,11 +126,14 @@ def test_kills_inside_a_step_change_no_bit_of_the_losses(
     assert its_own[5] >= 5
 
 
+def alone(prefix: str, model: torch.nn.Module) -> ElasticTraining:
+    """A training of one rank."""
+    return ElasticTraining(GlobalIteration(f"memory://{prefix}", 0, 1), model=model)
+
+
 def test_an_attempt_must_be_begun(store_prefix: str) -> None:
-    model = torch.nn.Linear(1, 1)
-    iteration = GlobalIteration(f"memory://{store_prefix}", 0, 1)
     with (
-        ElasticTraining(iteration, model=model) as training,
+        alone(store_prefix, torch.nn.Linear(1, 1)) as training,
         pytest.raises(RuntimeError, match="with attempt as step"),
     ):
         for _ in training.steps(2):
@@ -139,8 +142,7 @@ def test_an_attempt_must_be_begun(store_prefix: str) -> None:
 
 def test_an_error_of_the_script_itself_is_raised(store_prefix: str) -> None:
     model = torch.nn.Linear(1, 1)
-    iteration = GlobalIteration(f"memory://{store_prefix}", 0, 1)
-    with ElasticTraining(iteration, model=model) as training:
+    with alone(store_prefix, model) as training:
         for attempt in training.steps(2):
             with pytest.raises(RuntimeError, match="mat1 and mat2"), attempt:
                 model(torch.ones(1, 2))
@@ -148,9 +150,7 @@ def test_an_error_of_the_script_itself_is_raised(store_prefix: str) -> None:
 
 
 def test_shards_are_for_every_rank(store_prefix: str) -> None:
-    model = torch.nn.Linear(1, 1)
-    iteration = GlobalIteration(f"memory://{store_prefix}", 0, 1)
-    with ElasticTraining(iteration, model=model) as training:
+    with alone(store_prefix, torch.nn.Linear(1, 1)) as training:
         for attempt in training.steps(1):
             with attempt as step:
                 assert (step, training.shards(3)) == (0, [0, 1, 2])

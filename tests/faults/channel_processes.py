@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from folkmoot.unified.channel import Broker, DataChannel, Rules
+from folkmoot.unified.channel import Broker, ChannelRules, DataChannel
 
 SECRET = b"the secret of the job"
-RULES = Rules(records=200, size=8_000_000, lease_ms=1000, producers=2)
+RULES = ChannelRules(records=200, size=8_000_000, lease_ms=1000, producers=2)
 LARGE_EVERY, LARGE = 25, 150_000
 
 

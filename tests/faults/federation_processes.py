@@ -4,7 +4,6 @@ import asyncio
 import multiprocessing
 import os
 import signal
-import socket
 import sys
 from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
@@ -29,6 +28,7 @@ from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.participant import Participant
 from folkmoot.host.journal import Journal
 from support.federation import AGREES
+from support.servers import free_ports
 
 RUN = "faults"
 FOLDER = BucketConfig()
@@ -78,15 +78,10 @@ class Mortal(Journal):
             die()
 
 
-def any_port() -> int:
-    """A life of a coordinator tells where it carries weights: it may be elsewhere each time."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 def config(folder: Path, port: int, parts: int, bucket: BucketConfig = FOLDER) -> Federation:
     rules = Rules(rounds=ROUNDS, min_participants=parts, epochs=1, heartbeat_timeout=300.0)
-    server = ServerConfig(port=port, weights_port=any_port(), state="state")
+    # A life of a coordinator tells where it carries weights: it may be elsewhere each time.
+    server = ServerConfig(port=port, weights_port=free_ports(1)[0], state="state")
     made = Federation(run_id=RUN, rounds=rules, server=server, seed="ab" * 32, bucket=bucket)
     return rooted(made, folder, BESIDE_JOURNAL)
 

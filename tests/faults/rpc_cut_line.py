@@ -7,11 +7,11 @@ import subprocess
 import threading
 import time
 
-from folkmoot.unified.rpc.client import Client
-from folkmoot.unified.rpc.connection import Peer
+from folkmoot.unified.rpc.client import RpcClient
+from folkmoot.unified.rpc.connection import RpcPeer
 from folkmoot.unified.rpc.directory import AddressBook
 from folkmoot.unified.rpc.errors import WorkerDied
-from folkmoot.unified.rpc.methods import Methods
+from folkmoot.unified.rpc.methods import RemoteMethods
 from folkmoot.unified.rpc.server import Server
 
 SECRET = b"only this job knows it"
@@ -22,7 +22,7 @@ LONGEST = 40.0
 
 def main() -> None:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    methods = Methods("rollout-0")
+    methods = RemoteMethods("rollout-0")
     entered = threading.Event()
 
     def wait() -> None:
@@ -30,9 +30,9 @@ def main() -> None:
         threading.Event().wait()
 
     methods.export("wait", wait)
-    server = Server(Peer.me("rollout-0", 1), methods, SECRET)
+    server = Server(RpcPeer.me("rollout-0", 1), methods, SECRET)
     book = AddressBook({"rollout-0": server.listen(f"tcp:{FAR}:0")})
-    call = Client("rollout-0", book, Peer.me("trainer-0"), SECRET).call("wait")
+    call = RpcClient("rollout-0", book, RpcPeer.me("trainer-0"), SECRET).call("wait")
     assert entered.wait(10)
     cut = ["ip", "route", "add", "blackhole", f"{FAR}/32", "table", "local"]
     subprocess.run(cut, check=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from faults.aggregator_processes import stand_between
-from faults.federation_processes import any_port, start
+from faults.federation_processes import start
 from folkmoot.federated.coordinator.server import RunningServer
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.policy import Policy
@@ -25,6 +25,7 @@ from support.hierarchy import (
     upper_config,
     watching,
 )
+from support.servers import free_ports
 
 ROUNDS = 4
 PATIENT = {"heartbeat_timeout": 300.0}
@@ -35,14 +36,14 @@ class MortalRegion:
     """The region `north`, whose aggregator is started again after every death."""
 
     def __init__(self, folder: Path, above: RunningServer, members: int, **changed: Any) -> None:
-        self.port, self.deaths = any_port(), 0
+        self.port, self.deaths = free_ports(1)[0], 0
         self._where, self._changed = (folder / "north", "north", above), changed
         self._rules = {"min_participants": members, **PATIENT}
 
     async def live(self, lives: list[tuple[str, str, str]]) -> None:
         """Through all of them, and then one that nothing ends."""
         for life in [*lives, ("", "", "")]:
-            more = {"port": self.port, "weights_port": any_port(), **self._changed}
+            more = {"port": self.port, "weights_port": free_ports(1)[0], **self._changed}
             north = region_config(*self._where, rules=self._rules, **more)
             process = start(stand_between, north, *life)
             await asyncio.to_thread(process.join)

@@ -44,9 +44,7 @@ def is_over(ranks: Ranks) -> bool:
 def test_a_kill_every_second_loses_no_iteration_and_decides_none_twice(eight: Ranks) -> None:
     script, chance = loop(ITERATIONS, "import time; time.sleep(0.1)", 60.0), random.Random(1)
     with eight as ranks:
-        for rank in range(WORLD):
-            ranks.run(rank, script)
-        ranks.until(lambda: ranks.newest() >= 1)
+        ranks.run_all(script, until=1)
         kills = 0
         while not is_over(ranks):
             victim = chance.randrange(WORLD)
@@ -65,9 +63,7 @@ def test_a_kill_every_second_loses_no_iteration_and_decides_none_twice(eight: Ra
 def test_ranks_that_are_stopped_for_longer_than_the_timeout(eight: Ranks) -> None:
     script, chance = loop(ITERATIONS, "import time; time.sleep(0.1)", 60.0), random.Random(2)
     with eight as ranks:
-        for rank in range(WORLD):
-            ranks.run(rank, script)
-        ranks.until(lambda: ranks.newest() >= 1)
+        ranks.run_all(script, until=1)
         while not is_over(ranks):
             victim = chance.randrange(WORLD)
             if ranks[f"rank-{victim}"].poll() is None:
@@ -90,9 +86,7 @@ def test_a_winner_may_die_at_every_request(tmp_path: Path, url: str, store_prefi
 @pytest.mark.timeout(600)
 def test_an_etcd_member_and_then_all_of_etcd_go_away(tmp_path: Path, three_members: Etcd) -> None:
     with Ranks(tmp_path / "ranks", three_members.url, 4, "job", heartbeat_timeout=5_000) as ranks:
-        for rank in range(4):
-            ranks.run(rank, loop(10**6, "import time; time.sleep(0.05)", 120.0))
-        ranks.until(lambda: ranks.newest() >= 3)
+        ranks.run_all(loop(10**6, "import time; time.sleep(0.05)", 120.0), until=3)
         leader = three_members.leader()
         three_members.kill(leader)
         go_on(ranks)

@@ -19,9 +19,9 @@ from folkmoot.federated import wire
 from folkmoot.federated.coordinator.config import ServerConfig
 from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.participant.loop import Settings, take_part
-from folkmoot.federated.participant.participant import Participant
 from support.federation import (
     AGREES,
+    PlusOne,
     Watched,
     code_of,
     federation_config,
@@ -30,17 +30,6 @@ from support.federation import (
 )
 
 Code = grpc.StatusCode
-
-
-class PlusOne(Participant):
-    def __init__(self, size: int = 1) -> None:
-        self.size = size
-
-    def init_weights(self) -> np.ndarray:
-        return np.zeros(self.size, np.float32)
-
-    def train_round(self, weights: np.ndarray, epochs: int, epoch_base: int) -> tuple:
-        return weights + np.float32(1), 1, {}
 
 
 async def test_01_finished_is_terminal(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from folkmoot.federated import ClientTls, Participant, Settings, take_part
 from folkmoot.federated.coordinator.config import MetricsConfig, SecurityConfig
 from folkmoot.federated.coordinator.events import AggregationFailed
 from folkmoot.host.journal import JournalError
-from support.certificates import CertificateAuthority
+from support.certificates import LoopbackAuthority
 from support.federation import (
     AGREES,
     code_of,
@@ -33,7 +33,7 @@ class One(Participant):
 
 @pytest.mark.parametrize("mutual", [False, True])
 async def test_a_federation_over_tls(tmp_path: Path, mutual: bool) -> None:
-    authority = CertificateAuthority(tmp_path, "authority")
+    authority = LoopbackAuthority(tmp_path, "authority")
     server = authority.sign("server")
     security = SecurityConfig(
         tls_certificate=str(server.cert),

@@ -204,7 +204,7 @@ DECODERS = {
     "journal record": Decoder(
         durable.decode_record,
         UNREADABLE,
-        (pack(durable.Snapshot("moot", 1, b"state")), pack(durable.Batch(0, ENTRIES))),
+        (pack(durable.Snapshot("moot", 1, b"state")), pack(durable.RecordBatch(0, ENTRIES))),
     ),
     "DisTrO, 1 bit": _distro(1),
     "DisTrO, 16 bits": _distro(16),

@@ -7,21 +7,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from folkmoot.federated import Participant, Settings, take_part
+from folkmoot.federated import Settings, take_part
 from folkmoot.federated.coordinator import events as coordinator
 from folkmoot.federated.participant import events
 from folkmoot.federated.participant.connection import Connection
 from folkmoot.host.event_log import LogReader, Unknown
 from folkmoot.observe.logs import open_log
-from support.federation import AGREES, running_federation
-
-
-class PlusOne(Participant):
-    def init_weights(self) -> np.ndarray:
-        return np.zeros(2, np.float32)
-
-    def train_round(self, weights: np.ndarray, epochs: int, epoch_base: int) -> tuple:
-        return weights + 1, 7, {}
+from support.federation import AGREES, PlusOne, running_federation
 
 
 class Breaks(PlusOne):
@@ -45,7 +37,7 @@ def settings(w: Any, log: Path) -> Settings:
 async def test_both_sides_tell_the_same_rounds(tmp_path: Path) -> None:
     log = tmp_path / "participant.jsonl"
     async with running_federation(tmp_path) as w:
-        await take_part(PlusOne(), settings(w, log))
+        await take_part(PlusOne(2, 7), settings(w, log))
         rounds = range(w.state.round)
     told = records(open_log(log, "participant"))
     assert [r.round for r in told if isinstance(r, events.RoundTrained)] == [*rounds]
@@ -78,7 +70,7 @@ async def test_a_new_session_is_told_of(tmp_path: Path) -> None:
 
     log = tmp_path / "participant.jsonl"
     async with running_federation(tmp_path) as w:
-        await take_part(PlusOne(), settings(w, log), Forgetful)
+        await take_part(PlusOne(2, 7), settings(w, log), Forgetful)
     told = records(open_log(log, "participant"))
     assert any(isinstance(record, events.Reconnected) for record in told)
     assert told[-1] == events.Ended("the federation has finished")

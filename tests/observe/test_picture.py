@@ -2,18 +2,10 @@
 
 from pathlib import Path
 
-import pytest
-
 from folkmoot.core.coordinator import messages as m
 from folkmoot.host.event_log import EventsMissed
-from folkmoot.observe.picture import Mark, Picture
-from observe.logs_of_a_run import HASH, Writer, write_run
-
-
-@pytest.fixture
-def picture(tmp_path: Path) -> Picture:
-    write_run(tmp_path)
-    return Picture(tmp_path)
+from folkmoot.observe.picture import Picture, PlotMark
+from observe.logs_of_a_run import HASH, Writer
 
 
 def test_what_happened_is_told_in_words(picture: Picture) -> None:
@@ -39,7 +31,7 @@ def test_the_state_of_a_run_is_that_of_its_last_records(picture: Picture) -> Non
     assert picture.checkpoint == "/models/1"
     assert picture.losses() == [(0, 4.5), (1, 2.5)]
     assert picture.held_out == {1: 2.25}
-    assert picture.marks == [Mark(1, "a client left")]
+    assert picture.marks == [PlotMark(1, "a client left")]
     assert picture.seconds == 31.0
     assert picture.unread == 0
 
@@ -79,5 +71,5 @@ def test_gaps_and_damage_are_told(tmp_path: Path) -> None:
 def test_what_was_done_from_outside_is_part_of_the_story(picture: Picture) -> None:
     picture.update()
     picture.note("killed client-1", "killed")
-    assert picture.marks[-1] == Mark(1, "killed")
+    assert picture.marks[-1] == PlotMark(1, "killed")
     assert picture.update()[0].endswith("killed client-1")

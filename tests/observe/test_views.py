@@ -7,14 +7,7 @@ from rich.console import Console
 
 from folkmoot.observe.picture import Picture
 from folkmoot.observe.plot import plot_loss
-from folkmoot.observe.terminal import View, sparkline, watching
-from observe.logs_of_a_run import write_run
-
-
-@pytest.fixture
-def picture(tmp_path: Path) -> Picture:
-    write_run(tmp_path)
-    return Picture(tmp_path)
+from folkmoot.observe.terminal import TerminalView, sparkline, watching
 
 
 def test_in_a_pipe_each_thing_that_happened_is_a_line(
@@ -34,7 +27,7 @@ def test_on_a_terminal_clients_are_a_table(picture: Picture) -> None:
             self.panel = panel
 
     screen, console = Screen(), Console(width=120, record=True, file=None, quiet=False)
-    View(picture, 2, screen).refresh()
+    TerminalView(picture, 2, screen).refresh()
     with console.capture() as capture:
         console.print(screen.panel)
     text = capture.get()

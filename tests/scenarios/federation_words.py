@@ -11,16 +11,14 @@
 > heartbeat a    > start a    > show          questions change nothing
 """
 
-from typing import Any, ClassVar
-
-import msgspec
+from typing import ClassVar
 
 from folkmoot.core import federation
 from folkmoot.core.federation import Rules, State
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.state import Evaluation, UpperRound
 from folkmoot.core.machine import Effect
-from scenarios.transcript import Words
+from scenarios.transcript import Words, read_value
 
 
 class FederationWords(Words):
@@ -29,7 +27,7 @@ class FederationWords(Words):
     silence: ClassVar = ["nothing"]
 
     def create_federation(self, initial: str = "no", region: str = "no", **named: str) -> State:
-        rules = Rules(**{key: _value(text) for key, text in named.items()})
+        rules = Rules(**{key: read_value(text) for key, text in named.items()})
         return federation.create(rules, initial=initial == "yes", region=region == "yes")
 
     def say_rendezvous(self, who: str, gpu: str = "") -> m.Rendezvous:
@@ -117,10 +115,3 @@ class FederationWords(Words):
             case m.Aggregate(round, keys):
                 return f"aggregate round {round}: {', '.join(keys)}"
         return super().describe(effect)
-
-
-def _value(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text

@@ -11,7 +11,7 @@ waits for a key that is written goes on in the same breath.
 > 1 beat 1                      it moves its heartbeat         > 1 leave 1     > 1 tick 1
 > hold 1 Proposal               it is paused just before it asks for that    > 2 go 1
 > torn 1                        of what it is about to ask, only the first operation happens
-> crash 1                       it is gone                     > obituary 1    its launcher says so
+> crash 1                       it is gone                     > death_notice 1  its launcher does
 > write KEY VALUE               a stranger does                > empty         the store is
 > store                         what the store holds           > show 1        what a process knows
 """
@@ -173,7 +173,7 @@ class IterationWords(Words):
         del self.processes[name]
         return []
 
-    def ask_obituary(self, rank: str) -> list[str]:
+    def ask_death_notice(self, rank: str) -> list[str]:
         key = keys.heartbeat(int(rank))
         beat = Heartbeat(*(read_heartbeat(self.store[key]) or ()))
         self.store = {**self.store, key: bytes(beat.ended(DEAD))}

@@ -24,7 +24,7 @@ from folkmoot.core.config import all_broken
 from folkmoot.core.job import JobSpec, RoleSpec, State
 from folkmoot.core.job import messages as m
 from folkmoot.core.machine import Effect
-from scenarios.transcript import Words
+from scenarios.transcript import Words, read_value
 
 
 class JobWords(Words):
@@ -57,12 +57,12 @@ class JobWords(Words):
         values: dict[str, Any] = {"entry": f"jobs:{name}"}
         for key, text in named.items():
             table, _, field = key.rpartition(".")
-            (values.setdefault(table, {}) if table else values)[field] = _value(text)
+            (values.setdefault(table, {}) if table else values)[field] = read_value(text)
         self.roles[name] = msgspec.convert(values, RoleSpec)
         return []
 
     def create_job(self, **named: str) -> State:
-        values = {key: _value(text) for key, text in named.items()}
+        values = {key: read_value(text) for key, text in named.items()}
         if "budget" in values:
             values["budget"] = job.JobBudget(job=values["budget"])
         if "node_budget" in values:
@@ -195,10 +195,3 @@ class JobWords(Words):
 def _ranks(nodes: str) -> list[tuple[int, str]]:
     """`n1,,n2` places ranks 0 and 2."""
     return [(k, node) for k, node in enumerate(nodes.split(",")) if node]
-
-
-def _value(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text

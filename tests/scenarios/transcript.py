@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
+
 from folkmoot.core.machine import Effect, Event, Machine, Refused, StateChanged, Tick
 
 SEED = 42
@@ -32,6 +34,14 @@ def check(path: Path, execute: Callable[[str], list[str]]) -> None:
         written.splitlines(), answered.splitlines(), "written", "answered", lineterm="", n=4
     )
     raise AssertionError(f"{path.name}: the machine answers differently\n" + "\n".join(diff))
+
+
+def read_value(text: str) -> Any:
+    """A word of a command as JSON, or as it stands."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
 
 
 def replay(text: str, execute: Callable[[str], list[str]]) -> str:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from folkmoot.core.federation import machine
-from folkmoot.simulate import WORLDS, Report, play, replay
+from folkmoot.simulate import WORLDS, WorldReport, play, replay
 from folkmoot.simulate.mutants import broken
 from folkmoot.simulate.transcript import Transcript
 from folkmoot.simulate.worlds import shorten
@@ -27,7 +27,7 @@ BROKEN = (
 )
 
 
-def first_failure(world: str) -> Report:
+def first_failure(world: str) -> WorldReport:
     # A run's world 11 is small, and fails by each of these mutants.
     seeds = range(11 if world == "run" else 0, 100)
     return next(report for seed in seeds if (report := play(world, seed)).violation)

@@ -8,10 +8,10 @@ import pytest
 from folkmoot.core.coordinator import messages as run_messages
 from folkmoot.core.federation import messages as federation_messages
 from folkmoot.core.machine import Refused, StateChanged
-from folkmoot.simulate import WORLDS, Report, play
+from folkmoot.simulate import WORLDS, WorldReport, play
 from folkmoot.simulate.federation.participant import ParticipantNode
 from folkmoot.simulate.iteration.nodes import RankNode
-from folkmoot.simulate.job.process import Process
+from folkmoot.simulate.job.process import SimulatedProcess
 from folkmoot.simulate.run.client import ClientNode
 
 R = run_messages.Reason
@@ -41,7 +41,7 @@ RARE = {
 }
 
 
-def played(name: str, start: int, stop: int) -> list[Report]:
+def played(name: str, start: int, stop: int) -> list[WorldReport]:
     reports = [play(name, seed) for seed in range(start, stop)]
     assert [(r.seed, r.violation) for r in reports if r.violation] == []
     return reports
@@ -111,7 +111,7 @@ def test_the_chart_that_worlds_are_held_to_is_the_machines_table(name: str) -> N
         ("run", 9, ClientNode, "_trained"),
         ("federation", 2, ParticipantNode, "_asked"),
         ("iteration", 3, RankNode, "_finish"),
-        ("job", 2, Process, "_finish"),
+        ("job", 2, SimulatedProcess, "_finish"),
     ],
 )
 def test_a_machine_that_never_reaches_its_end_is_caught(

@@ -15,7 +15,7 @@ from folkmoot.authority.server.claims import Claims
 from folkmoot.authority.server.serve import Listening, listen
 from folkmoot.authority.solana import client, post
 from folkmoot.authority.solana.account import read, state_of
-from folkmoot.authority.solana.create import Owner
+from folkmoot.authority.solana.create import RunOwner
 from folkmoot.authority.solana.effects import effects_between
 from folkmoot.authority.solana.instructions import PROGRAM_ID, coordinator_address
 from folkmoot.authority.solana.localnet.serve import Localnet, serving
@@ -144,7 +144,7 @@ class SolanaKeeper:
             patient.setattr(post, "TIMEOUT", 60.0)
             patient.setattr(client, "SUBMIT_TIMEOUT", 120.0)
             async with serving(slot_seconds=0.1) as net:
-                owner = Owner(Place(run.run_id, (net.url,), PROGRAM_ID), OWNER)
+                owner = RunOwner(Place(run.run_id, (net.url,), PROGRAM_ID), OWNER)
                 await owner.create(run, True, 0, OWNER.public)
                 yield cls(net, run, on_effect)
 

@@ -4,7 +4,7 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from folkmoot.unified.channel import Broker, ChannelError, DataChannel, Rules
+from folkmoot.unified.channel import Broker, ChannelError, ChannelRules, DataChannel
 
 SECRET = b"the secret of the job"
 
@@ -12,7 +12,7 @@ SECRET = b"the secret of the job"
 class Held:
     """A channel `c` that a broker holds; the broker can end and be followed by another."""
 
-    def __init__(self, folder: Path, rules: Rules, address: str) -> None:
+    def __init__(self, folder: Path, rules: ChannelRules, address: str) -> None:
         self.folder, self.rules = folder, rules
         self._ends: list[DataChannel] = []
         self.broker = Broker(folder, SECRET, {"c": rules})

@@ -9,6 +9,15 @@ from typer.testing import CliRunner
 from folkmoot.cli import all_commands
 
 FOLKMOOT = [sys.executable, "-m", "folkmoot"]
+#: A run that a server can hold, and nobody trains.
+RUN_FILE = """
+run_id = "moot"
+[config]
+total_steps = 4
+min_clients = 2
+[model]
+checkpoint = "checkpoints"
+"""
 
 
 def folkmoot(*words: str | Path) -> Result:

@@ -19,8 +19,10 @@ from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.model_file.layout import Array
 from folkmoot.federated.model_file.reader import ModelFile
+from folkmoot.federated.names import CARRIED
 from folkmoot.federated.participant.bucket import ParticipantBucket
 from folkmoot.federated.participant.connection import Connection
+from folkmoot.federated.participant.participant import Participant
 from folkmoot.federated.participant.policy import ALL, Policy
 from folkmoot.host.durable import Step
 from folkmoot.host.signing import Identity
@@ -36,6 +38,24 @@ def federation_config(folder: Path, rules: dict[str, Any], **sections: Any) -> F
     sections.setdefault("seed", SEED)
     config = Federation(run_id=RUN, rounds=Rules(**{"rounds": 2, **rules}), **sections)
     return rooted(config, folder, BESIDE_JOURNAL)
+
+
+def carried(folder: Path, **rules: Any) -> Federation:
+    """Whose coordinator carries the weights."""
+    return with_bucket(federation_config(folder, rules), url=CARRIED)
+
+
+class PlusOne(Participant):
+    """Adds one to every weight."""
+
+    def __init__(self, size: int = 1, samples: int = 1) -> None:
+        self.size, self.samples = size, samples
+
+    def init_weights(self) -> np.ndarray:
+        return np.zeros(self.size, np.float32)
+
+    def train_round(self, weights: np.ndarray, epochs: int, epoch_base: int) -> tuple:
+        return weights + np.float32(1), self.samples, {}
 
 
 def identity(name: str) -> Identity:

@@ -55,6 +55,19 @@ class Ranks(Processes):
         assigned = [f"{key}={value}" for key, value in {"RANK": rank, **environment}.items()]
         self.start(name or f"rank-{rank}", ["env", *assigned, sys.executable, "-c", script])
 
+    def run_all(self, script: str, until: int = -1) -> None:
+        """Start every rank with this script, and wait for an iteration."""
+        for rank in range(self.world):
+            self.run(rank, script)
+        self.until(lambda: self.newest() >= until)
+
+    def all_end_with(self, *sentences: str) -> None:
+        """Every rank has ended, and said all of this."""
+        for rank in range(self.world):
+            assert self[f"rank-{rank}"].wait(PATIENCE) == 1
+            for sentence in sentences:
+                assert sentence in self.output(f"rank-{rank}")
+
     def read(self) -> None:
         for told, log in zip(self.told, self._logs, strict=True):
             told += (entry.record for entry in log.new())
@@ -163,6 +176,11 @@ def die_at_every_request(ranks: Ranks, requests: range) -> None:
     stop.touch()
     ranks.until_ended()
     audit(ranks, ranks.newest() + 1)
+
+
+def endless(patience: float = 5.0) -> str:
+    """A script that goes through iterations until it is stopped."""
+    return loop(10**6, "import time; time.sleep(0.01)", patience)
 
 
 def loop(iterations: int, body: str = "pass", patience: float = 5.0) -> str:

@@ -23,7 +23,7 @@ from uuid import uuid4
 import msgspec
 import torch
 
-from folkmoot.authority.server.claims import Claims, Policy
+from folkmoot.authority.server.claims import ClaimPolicy, Claims
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
 from folkmoot.client.member import Member
@@ -281,7 +281,7 @@ StartRun = Callable[..., AbstractAsyncContextManager[SmallRun]]
 async def small_run(
     folder: Path,
     peers: PeerConfig = QUICK,
-    policy: Policy = Policy.auto,
+    policy: ClaimPolicy = ClaimPolicy.auto,
     authority: type[RunKeeper] = ServerKeeper,
     **changes: Any,
 ) -> AsyncIterator[SmallRun]:

@@ -19,7 +19,7 @@ from folkmoot.unified.current import (
     current_worker,
 )
 from folkmoot.unified.entry import EntryError, load, make_worker, run
-from folkmoot.unified.rpc.connection import Peer
+from folkmoot.unified.rpc.connection import RpcPeer
 from folkmoot.unified.rpc.directory import AddressBook
 from folkmoot.unified.rpc.methods import rpc
 from folkmoot.unified.rpc.server import Server
@@ -257,7 +257,7 @@ class Pair:
             current = member(f"rollout-{rank}", self.book, scale=rank + 1)
             with as_worker(current):
                 make_worker(f"{__name__}:Rollout", current)
-                server = Server(Peer.me(current.actor.name, 1), current.methods, SECRET)
+                server = Server(RpcPeer.me(current.actor.name, 1), current.methods, SECRET)
             self.book.set(current.actor.name, server.listen(f"unix:{folder}/{rank}"))
             self.servers.append(server)
 

@@ -22,14 +22,14 @@ def prepare(
     pattern: Annotated[str, typer.Option(help="Which files of a folder to take.")] = "*",
 ) -> None:
     """Tokenise FILES into one token file. Run it again after a kill: it continues."""
-    from folkmoot.learning.data.prepare import Done, Prepared
+    from folkmoot.learning.data.prepare import Preparation, Prepared
     from folkmoot.learning.data.prepare import prepare as steps
 
     inputs = expand(files, pattern)
     total = sum(path.stat().st_size for path in inputs if path.is_file())
     with progress_bar("preparing", total) as advance:
         for step in steps(inputs, tokenizer, out):
-            if isinstance(step, Done):
+            if isinstance(step, Preparation):
                 advance(step.consumed)
     assert isinstance(step, Prepared)
     typer.echo(

@@ -84,7 +84,7 @@ def run(
         folkmoot elastic run --ranks 4 --nodes 2 --node-rank 0 \\
             --job NAME --store tcp://HOST:29400 train.py
     """
-    from folkmoot.elastic.launch import Job, Launcher, python
+    from folkmoot.elastic.launch import Launcher, RankJob, python
     from folkmoot.elastic.settings import rules_from
 
     rules: dict[str, int | str] = {
@@ -97,7 +97,7 @@ def run(
     }
     _check(script, module, store, job, nodes, node_rank)
     with _store(store) as url:
-        plan = Job(
+        plan = RankJob(
             command=python(script, tuple(arguments or ()), module),
             store=url,
             name=job or f"job-{secrets.token_hex(4)}",

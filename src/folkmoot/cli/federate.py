@@ -14,6 +14,7 @@ from folkmoot.cli import tls
 from folkmoot.cli.federate_simulate import simulate
 from folkmoot.cli.group import add_group
 from folkmoot.cli.interrupt import run_until_interrupted
+from folkmoot.cli.key import key
 from folkmoot.cli.user_modules import import_module
 
 Config = Annotated[Path, typer.Argument(help="The federation's configuration, federation.toml.")]
@@ -181,15 +182,6 @@ def up(
             "tls_client_authority): give one with --tls-cert and --tls-key"
         )
     run_until_interrupted(_up(config, [f"--participant={participant}", *join], count))
-
-
-def key(
-    file: Annotated[Path, typer.Argument(help="The key file; made when it is not there.")],
-) -> None:
-    """Print the public key of a participant, for the owner's allow-list."""
-    from folkmoot.host.signing import Identity
-
-    typer.echo(Identity.load(file).public.hex())
 
 
 def load_participant(name: str) -> Any:

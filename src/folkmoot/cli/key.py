@@ -1,4 +1,4 @@
-"""`folkmoot key`: make a client's key, and say its public half."""
+"""`folkmoot key`, `folkmoot federate key`: make a key, and say its public half."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ import typer
 def key(
     file: Annotated[Path, typer.Argument(help="The key file; made when it is not there.")],
 ) -> None:
-    """Print the public half of a key, for a run's allow-list."""
+    """Print the public half of a key, for an allow-list."""
     from folkmoot.host.signing import Identity
 
     typer.echo(Identity.load(file).public.hex())

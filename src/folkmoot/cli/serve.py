@@ -46,7 +46,7 @@ def serve(
     from folkmoot.host.memory import share_heap
 
     share_heap()  # before gRPC starts threads
-    from folkmoot.authority.server.claims import Policy
+    from folkmoot.authority.server.claims import ClaimPolicy
     from folkmoot.authority.server.serve import collect_seldom
     from folkmoot.cli.interrupt import run_until_interrupted
     from folkmoot.host.tls import server_tls
@@ -57,7 +57,7 @@ def serve(
     collect_seldom()
     run = load_run(file)
     tls = server_tls(tls_cert, tls_key, tls_client_ca)
-    if verify_checkpoints not in tuple(Policy):
+    if verify_checkpoints not in tuple(ClaimPolicy):
         raise ValueError("--verify-checkpoints is auto, always or never")
     served = serve_run(
         run,

@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from folkmoot.simulate.report import Report
+    from folkmoot.simulate.report import WorldReport
 
 SHOWN = 10  # failing seeds named, before the rest is only counted
 
@@ -55,7 +55,7 @@ def _play(console: Console, world: str, start: int, seeds: int, jobs: int) -> bo
 
     began = time.monotonic()
     counts: Counter[str] = Counter()
-    failed: list[Report] = []
+    failed: list[WorldReport] = []
     worlds = events = 0
     with (
         closing(play_many(world, start, start + seeds, jobs)) as chunks,
@@ -77,7 +77,7 @@ def _play(console: Console, world: str, start: int, seeds: int, jobs: int) -> bo
     return not failed
 
 
-def _tell(console: Console, world: str, failed: list[Report]) -> None:
+def _tell(console: Console, world: str, failed: list[WorldReport]) -> None:
     from folkmoot.simulate.worlds import shorten
 
     if not failed:

@@ -177,11 +177,11 @@ def localnet(
         from solders.pubkey import Pubkey
 
         from folkmoot.authority.solana.instructions import PROGRAM_ID
-        from folkmoot.authority.solana.localnet.ledger import Faults, Ledger
+        from folkmoot.authority.solana.localnet.ledger import Faults, LocalLedger
         from folkmoot.authority.solana.localnet.serve import serving
     except ImportError as error:
         raise ImportError(f"{error}: pip install 'folkmoot[solana]'") from None
-    ledger = Ledger(faults=Faults(drop=drop, delay=delay))
+    ledger = LocalLedger(faults=Faults(drop=drop, delay=delay))
     for key in fund or ():
         ledger.airdrop(Pubkey(_public(key)), 1000 * 10**9)
 

@@ -24,7 +24,7 @@ from folkmoot.learning import methods
 from folkmoot.learning.checkpoints import state_hash
 from folkmoot.learning.checkpoints.leaf_hash import root_hash
 from folkmoot.learning.checkpoints.load import load_state, load_weights
-from folkmoot.learning.checkpoints.manifest import Store
+from folkmoot.learning.checkpoints.manifest import ObjectStore
 from folkmoot.learning.checkpoints.safetensors_file import untied
 from folkmoot.learning.checkpoints.save import save
 from folkmoot.learning.data import OpenUrl, Samples, open_data
@@ -218,7 +218,7 @@ class Learner:
         state = _shared(self.method.state_dict())
         return ModelCopy(deepcopy(self.model), {n: t.clone() for n, t in state.items()})
 
-    def save(self, store: Store, step: int, stopped: Callable[[], bool]) -> str:
+    def save(self, store: ObjectStore, step: int, stopped: Callable[[], bool]) -> str:
         """Store the model, whole; the checkpoint's name.
 
         May run in another thread as long as the model neither trains nor learns; once it does,
@@ -228,7 +228,7 @@ class Learner:
         return self.save_copy(held, store, step, stopped)
 
     def save_copy(
-        self, copy: ModelCopy, store: Store, step: int, stopped: Callable[[], bool]
+        self, copy: ModelCopy, store: ObjectStore, step: int, stopped: Callable[[], bool]
     ) -> str:
         """The same with what `copy` gave; whatever the model does meanwhile."""
         model, state = copy

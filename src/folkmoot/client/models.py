@@ -20,11 +20,11 @@ from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.state import CheckpointSource
 from folkmoot.exchange.bucket import Bucket, BucketError, HubRepository, open_checkpoints
 from folkmoot.exchange.peer import (
+    FetchFailed,
     ModelManifest,
     Peer,
     SharedModel,
     StoreFull,
-    Unavailable,
     WrongModel,
     fetch_model,
 )
@@ -32,7 +32,7 @@ from folkmoot.host.event_log import Record
 from folkmoot.host.threads import in_daemon_thread
 from folkmoot.learning.checkpoints.fetch import fetch
 from folkmoot.learning.checkpoints.leaf_hash import root_hash
-from folkmoot.learning.checkpoints.manifest import CheckpointError, Stopped
+from folkmoot.learning.checkpoints.manifest import CheckpointError, NotWanted
 from folkmoot.learning.checkpoints.save import prune
 
 # How long to wait for connections before asking those that are there, and between attempts.
@@ -98,7 +98,7 @@ class Models:
         while True:
             try:
                 await self._fetch(action)
-            except (Unavailable, WrongModel) as error:
+            except (FetchFailed, WrongModel) as error:
                 self._emit(events.Peers("no model", str(error)))
             else:
                 return "peers"
@@ -174,7 +174,7 @@ class Models:
         began = time.perf_counter()
         try:
             location: str = await in_daemon_thread(self._store, write, action.step, stopped)
-        except Stopped:
+        except NotWanted:
             return None
         except (BucketError, CheckpointError, OSError) as error:
             self._emit(events.CheckpointFailed(action.epoch, str(error)))

@@ -26,11 +26,11 @@ from folkmoot.core.identity import short
 from folkmoot.core.unreadable import UNREADABLE
 from folkmoot.exchange.peer import (
     CallRefused,
+    FetchFailed,
     GossipMessage,
     NoAnswer,
     Peer,
     StoreFull,
-    Unavailable,
 )
 from folkmoot.exchange.peer.rpc import RpcMethod
 from folkmoot.host.event_log import Record
@@ -146,7 +146,7 @@ class Results:
                 payload = await self.peer.body(message, result.size, withheld=withheld)
             else:
                 payload = await self._get(result)
-        except Unavailable as error:
+        except FetchFailed as error:
             self._give_up(result, str(error))
             return
         if not self._take(result, payload, action.step, action.share):
@@ -213,7 +213,7 @@ class Results:
                     payload = await self._get(result)
                     if self._take(result, payload, action.step, action.shares[result.sender]):
                         wanted.discard(result.sender)
-        except (NoAnswer, CallRefused, Unavailable) as error:
+        except (NoAnswer, CallRefused, FetchFailed) as error:
             self._emit(events.Peers("no answer", f"{short(neighbour)}: {error}"))
 
     def _asked_for(self, result: Result, action: c.Ask) -> bool:

@@ -76,7 +76,7 @@ class Training:
         self._emit(
             events.ShareTrained(*where, samples, worked.loss, seconds, speed, len(worked.payload))
         )
-        metadata = m.WitnessMetadata(float(speed), 0.0, worked.loss, self._evaluations)
+        metadata = m.WitnessMetadata(float(speed), worked.loss, self._evaluations)
         sketch = self.learner.method.sketch(worked.payload)
         self._tell_machine(c.Trained(result, speed, metadata, sketch))
 

@@ -27,7 +27,7 @@ from folkmoot.core.iteration import keys
 from folkmoot.elastic import settings
 from folkmoot.elastic.address import own_address
 from folkmoot.elastic.child import Child
-from folkmoot.elastic.obituary import starts, write_obituary
+from folkmoot.elastic.death_notice import starts, write_death_notice
 
 # Seconds that ranks have to end after Ctrl-C, and again after SIGTERM.
 GRACE = 10.0
@@ -38,7 +38,7 @@ START = 300.0
 ATTEMPT, MASTER = "launch_attempt", "launch_master_{}"
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class RankJob(msgspec.Struct, frozen=True, kw_only=True):
     """What to start. `ranks` is for each node."""
 
     command: tuple[str, ...]
@@ -64,7 +64,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 class Launcher:
     """The ranks of one node, until all have ended."""
 
-    def __init__(self, job: Job, say: Callable[[str], None]) -> None:
+    def __init__(self, job: RankJob, say: Callable[[str], None]) -> None:
         self.job, self._say = job, say
         self._ended: queue.SimpleQueue[Child] = queue.SimpleQueue()
         self._children: dict[int, Child] = {}
@@ -114,10 +114,10 @@ class Launcher:
             self._attempt_again(child)
 
     def _is_elastic(self, child: Child) -> bool:
-        """Write the obituary; whether the job's ranks follow the global iteration."""
+        """Write the death notice; whether the job's ranks follow the global iteration."""
         rank, others = child.rank, [keys.heartbeat(n) for n in range(self.job.world)]
         try:
-            told = write_obituary(self._store, rank, self._before[rank])
+            told = write_death_notice(self._store, rank, self._before[rank])
             return told or any(self._store.get_many(others))
         except StoreGone as gone:
             raise StoreGone(f"rank {rank} {child.how}, and the job ends: {gone}") from gone

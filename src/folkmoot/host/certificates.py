@@ -29,14 +29,14 @@ class CertificateFiles(NamedTuple):
     key: Path
 
 
-class Authority(NamedTuple):
+class CertificateAuthority(NamedTuple):
     """Who signs: its certificate (to hand out) and its key (to keep)."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
 
-def load_authority(folder: Path, days: int) -> Authority:
+def load_authority(folder: Path, days: int) -> CertificateAuthority:
     """The authority in `folder`: `ca.pem` and `ca.key`; made when neither is there."""
     cert, key = folder / "ca.pem", folder / "ca.key"
     if not cert.exists() and not key.exists():
@@ -44,11 +44,11 @@ def load_authority(folder: Path, days: int) -> Authority:
     private = serialization.load_pem_private_key(key.read_bytes(), None)
     if not isinstance(private, ec.EllipticCurvePrivateKey):
         raise ValueError(f"{key} is not a key that we made; use another folder")
-    return Authority(x509.load_pem_x509_certificate(cert.read_bytes()), private)
+    return CertificateAuthority(x509.load_pem_x509_certificate(cert.read_bytes()), private)
 
 
 def make_certificate(
-    authority: Authority, folder: Path, name: str, hosts: Sequence[str], days: int
+    authority: CertificateAuthority, folder: Path, name: str, hosts: Sequence[str], days: int
 ) -> CertificateFiles:
     """`NAME.pem` and `NAME.key`, good for these hosts (names or addresses) and as a client."""
     key = ec.generate_private_key(ec.SECP256R1())

@@ -54,7 +54,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"):
     state: bytes
 
 
-class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
+class RecordBatch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
     """Entries recorded as one; the effects of the first `acted` batches had been carried out."""
 
     acted: int
@@ -62,7 +62,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-decode_record = msgspec.msgpack.Decoder(Snapshot | Batch).decode
+decode_record = msgspec.msgpack.Decoder(Snapshot | RecordBatch).decode
 
 
 class Step(NamedTuple):
@@ -239,7 +239,7 @@ class Durable(Generic[State]):
         entries = tuple(
             Entry(step.now, seed, msgspec.Raw(_encode(event))) for event, seed in step.entries
         )
-        return _encode(Batch(self._recorded, entries))
+        return _encode(RecordBatch(self._recorded, entries))
 
     def _long(self) -> bool:
         """Whether a snapshot is worth its bytes: they are written again each time."""
@@ -257,7 +257,9 @@ class Durable(Generic[State]):
         """Replay; the new file begins where nothing is left to carry out."""
         try:
             first, *batches = map(decode_record, self._journal.records)
-            if not isinstance(first, Snapshot) or not all(isinstance(b, Batch) for b in batches):
+            if not isinstance(first, Snapshot) or not all(
+                isinstance(b, RecordBatch) for b in batches
+            ):
                 raise msgspec.ValidationError("it is not one state and what followed")
             if first.owner != self._owner:
                 raise JournalError(
@@ -276,13 +278,13 @@ class Durable(Generic[State]):
                 f"{self._journal.path} holds what this version cannot read ({error}): use the"
                 " version that wrote it, or another state folder"
             ) from error
-        again = [Batch(0, batch.entries) for batch in rest]
+        again = [RecordBatch(0, batch.entries) for batch in rest]
         self._journal.begin(*map(_encode, (settled, *again)))
         self._recorded = len(rest)
         return state, now
 
     def _replay(
-        self, state: State, now: int, batches: list[Batch]
+        self, state: State, now: int, batches: list[RecordBatch]
     ) -> tuple[State, int, tuple[Effect, ...]]:
         effects: list[Effect] = []
         for batch in batches:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from folkmoot.core.user_error import UserError
 from folkmoot.host.files import lock_file, naming, sync_folder
-from folkmoot.host.journal_format import Damaged, Frames, Written, filled, new_file, read_file
+from folkmoot.host.journal_format import Contents, Damaged, Frames, filled, new_file, read_file
 
 logger = logging.getLogger(__name__)
 
@@ -183,7 +183,7 @@ def _read(files: dict[int, Path]) -> tuple[list[bytes], Path | None]:
     return [], None
 
 
-def _parse(data: bytes, path: Path) -> Written:
+def _parse(data: bytes, path: Path) -> Contents:
     try:
         return read_file(data)
     except Damaged as error:

@@ -34,7 +34,7 @@ class Damaged(Exception):
     """The message says where, and what is wrong there."""
 
 
-class Written(NamedTuple):
+class Contents(NamedTuple):
     """What a file holds: its records, where they end, and whether one more was cut off there."""
 
     records: list[bytes]
@@ -84,7 +84,7 @@ def filled(size: int) -> int:
     return -(-(size + CHUNK) // CHUNK) * CHUNK
 
 
-def read_file(data: bytes) -> Written:
+def read_file(data: bytes) -> Contents:
     """Raises `Damaged`, also when it is no journal at all."""
     if not data.startswith(MAGIC):
         raise Damaged("it is not a journal of this version of Folkmoot's")
@@ -105,7 +105,7 @@ def read_file(data: bytes) -> Written:
         raise Damaged(f"it was cut short to {len(data)} bytes")
     if last > place:
         _refuse_damage(frames, data, place, last)
-    return Written(records, place, cut=last > place)
+    return Contents(records, place, cut=last > place)
 
 
 def _record(frames: Frames, data: bytes, place: int) -> bytes | None:

@@ -30,7 +30,7 @@ class ClientPicture(msgspec.Struct):
     gone: bool = False
 
 
-class Mark(msgspec.Struct, frozen=True):
+class PlotMark(msgspec.Struct, frozen=True):
     """Something worth a line in a plot."""
 
     step: int
@@ -49,7 +49,7 @@ class Picture:
         self.epoch = self.step = self.tokens = 0
         self.training_loss: dict[int, list[float]] = {}
         self.held_out: dict[int, float] = {}
-        self.marks: list[Mark] = []
+        self.marks: list[PlotMark] = []
         self.checkpoint = ""
         self.trail: deque[str] = deque(maxlen=8)
         self._noted: list[str] = []
@@ -107,11 +107,11 @@ class Picture:
                 if owed:
                     return f"round {height}: {owed} samples are owed"
             case m.ClientRemoved(id, why):
-                self.marks.append(Mark(self.step, "a client left"))
+                self.marks.append(PlotMark(self.step, "a client left"))
                 return f"client {short(id)} removed: {why}"
             case m.ClientJoined(id):
                 if self.step:
-                    self.marks.append(Mark(self.step, "a client joined"))
+                    self.marks.append(PlotMark(self.step, "a client joined"))
                 return f"client {short(id)} waits for the next epoch"
             case m.CheckpointStored(location, step):
                 self.checkpoint = location
@@ -165,7 +165,7 @@ class Picture:
 
     def note(self, text: str, mark: str) -> None:
         """Something done to the run from outside."""
-        self.marks.append(Mark(self.step, mark))
+        self.marks.append(PlotMark(self.step, mark))
         self._noted.append(f"{self.seconds:7.1f} s  {text}")
 
     def losses(self) -> list[tuple[int, float]]:

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from folkmoot.observe.figure import figure
-from folkmoot.observe.picture import Mark, Picture
+from folkmoot.observe.picture import Picture, PlotMark
 
 
-def _by_step(marks: Iterable[Mark]) -> dict[int, dict[str, None]]:
+def _by_step(marks: Iterable[PlotMark]) -> dict[int, dict[str, None]]:
     """What happened at each step, each thing once, in its order."""
     texts: dict[int, dict[str, None]] = {}
     for mark in marks:

@@ -28,7 +28,7 @@ def sparkline(values: list[float], width: int = 48) -> str:
     return "".join(BARS[1 + round((value - low) / span * (len(BARS) - 2))] for value in means)
 
 
-class View:
+class TerminalView:
     """Call `refresh` a few times a second."""
 
     def __init__(self, picture: Picture, total_steps: int, live: Any = None) -> None:
@@ -92,12 +92,12 @@ def _bytes(count: int) -> str:
 
 
 @contextmanager
-def watching(picture: Picture, total_steps: int) -> Iterator[View]:
+def watching(picture: Picture, total_steps: int) -> Iterator[TerminalView]:
     """A view that fits where the output goes."""
     if not sys.stdout.isatty():
-        yield View(picture, total_steps)
+        yield TerminalView(picture, total_steps)
         return
     from rich.live import Live
 
     with Live(refresh_per_second=8) as live:
-        yield View(picture, total_steps, live)
+        yield TerminalView(picture, total_steps, live)

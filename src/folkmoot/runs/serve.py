@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from folkmoot.authority.server import events
-from folkmoot.authority.server.claims import Claims, Policy
+from folkmoot.authority.server.claims import ClaimPolicy, Claims
 from folkmoot.authority.server.serve import Listening, listen
 from folkmoot.authority.server.service import Access
 from folkmoot.core.coordinator import Coordinator, Run
@@ -59,7 +59,7 @@ async def serve_run(
     listen_at: str = "127.0.0.1:0",
     allow: Collection[bytes] = (),
     data: Path | None = None,
-    verify_checkpoints: Policy | str = Policy.auto,
+    verify_checkpoints: ClaimPolicy | str = ClaimPolicy.auto,
     tls: ServerTls | None = None,
     tell: Callable[[Effect], None] = lambda effect: None,
 ) -> AsyncIterator[RunServer]:
@@ -67,7 +67,7 @@ async def serve_run(
 
     `listen_at` is host:port, where port 0 takes a free one. `allow` holds the public keys that may
     join; with none, anyone may. `data` is a folder of files for clients that have no data (urls
-    `run:NAME`). `verify_checkpoints`: see `Policy`. `tell` is called with each effect of the run.
+    `run:NAME`). `verify_checkpoints`: see `ClaimPolicy`. `tell` is called with each effect.
     """
     home = Path(folder)
     given, run = run, fingerprinted(run, data)
@@ -86,7 +86,7 @@ async def serve_run(
             tls,
             noted,
             data,
-            _claims(Policy(verify_checkpoints), log.write),
+            _claims(ClaimPolicy(verify_checkpoints), log.write),
         ) as listening:
             address = f"{listen_at.rpartition(':')[0]}:{listening.port}"
             resumed = listening.keeper.resumed
@@ -99,12 +99,12 @@ async def serve_run(
         log.write(events.Stopped())
 
 
-def _claims(policy: Policy, tell: Callable[[Record], None]) -> Claims | None:
+def _claims(policy: ClaimPolicy, tell: Callable[[Record], None]) -> Claims | None:
     """What checks checkpoints, as far as this installation can."""
     try:
         from folkmoot.runs.stored_checkpoint import check_stored
     except ImportError as error:
-        if policy is Policy.always:
+        if policy is ClaimPolicy.always:
             raise
         logger.warning("checkpoints are believed unread: %s (folkmoot[federated] has it)", error)
         return None

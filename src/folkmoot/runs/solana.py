@@ -11,7 +11,7 @@ from folkmoot.authority.server import events
 from folkmoot.authority.solana import account
 from folkmoot.authority.solana.answers import NO_RUN
 from folkmoot.authority.solana.client import SolanaAuthority
-from folkmoot.authority.solana.create import Owner
+from folkmoot.authority.solana.create import RunOwner
 from folkmoot.authority.solana.effects import effects_between
 from folkmoot.authority.solana.place import Place, parse_place
 from folkmoot.core.coordinator import Coordinator, Phase, Run
@@ -53,13 +53,13 @@ async def create_on_chain(
     """
     url = f"{SCHEME}{run.run_id}@{rpc_url}"
     identity, made = Identity.load(key), fingerprinted(run)
-    owner = Owner(place_of(url), identity)
+    owner = RunOwner(place_of(url), identity)
     return url, await owner.create(made, open_to_all, points_per_epoch, identity.public)
 
 
-def owning(url: str, key: str | os.PathLike[str]) -> Owner:
+def owning(url: str, key: str | os.PathLike[str]) -> RunOwner:
     """What the key's owner may do to the run at `url`."""
-    return Owner(place_of(url), Identity.read(key))
+    return RunOwner(place_of(url), Identity.read(key))
 
 
 async def authorize(
@@ -77,7 +77,7 @@ async def authorize(
 
 async def standing(url: str) -> Standing:
     """How far the run at `url` is. Anybody may look."""
-    reader = Owner(place_of(url), Identity.random())
+    reader = RunOwner(place_of(url), Identity.random())
     data = await reader.data()
     if not data:
         raise ValueError(f"{url}: {NO_RUN}")

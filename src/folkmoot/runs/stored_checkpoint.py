@@ -8,7 +8,7 @@ from folkmoot.core.coordinator.checkpoints import wanted_step
 from folkmoot.core.coordinator.messages import OpportunisticCooldown
 from folkmoot.exchange.bucket import BucketError, Missing, folder_of, open_checkpoints
 from folkmoot.host.threads import in_daemon_thread
-from folkmoot.learning.checkpoints.manifest import CheckpointError, Stopped, checkpoint_name
+from folkmoot.learning.checkpoints.manifest import CheckpointError, NotWanted, checkpoint_name
 from folkmoot.learning.checkpoints.stored_hash import stored_hash
 
 
@@ -34,7 +34,7 @@ def _wrong(
         found = stored_hash(open_checkpoints(root), name, step, stopped)
     except (CheckpointError, Missing) as error:
         return str(error)
-    except Stopped:
+    except NotWanted:
         return "the cooldown ended before it was read"
     except (BucketError, OSError) as error:
         raise CannotRead(str(error)) from error

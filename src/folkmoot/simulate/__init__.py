@@ -4,7 +4,7 @@
 machine as it is now.
 """
 
-from folkmoot.simulate.report import Report
+from folkmoot.simulate.report import WorldReport
 from folkmoot.simulate.worlds import WORLDS, play, replay
 
-__all__ = ["WORLDS", "Report", "play", "replay"]
+__all__ = ["WORLDS", "WorldReport", "play", "replay"]

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from folkmoot.simulate.report import Report
+from folkmoot.simulate.report import WorldReport
 
 Patch = tuple[Any, Any, Any]  # where the rule lives (a module or a dict), its name, the wrong one
 Mutants = dict[str, tuple[Patch, ...]]
@@ -28,7 +28,7 @@ def broken(mutant: tuple[Patch, ...]) -> Iterator[None]:
 
 
 def seeds_to_catch(
-    mutant: tuple[Patch, ...], play: Callable[[int], Report], seeds: Iterable[int]
+    mutant: tuple[Patch, ...], play: Callable[[int], WorldReport], seeds: Iterable[int]
 ) -> tuple[int, str] | None:
     """How many seeds it took until an invariant failed, and which; None when none did."""
     with broken(mutant):

@@ -8,17 +8,17 @@ from collections.abc import Generator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
 
-from folkmoot.simulate.report import Report
+from folkmoot.simulate.report import WorldReport
 from folkmoot.simulate.worlds import play
 
 CHUNK = 25
 
 
-class Chunk(Report, frozen=True):
+class Chunk(WorldReport, frozen=True):
     """The seeds of one chunk together: `failed` are the reports of those that failed."""
 
     worlds: int = 0
-    failed: tuple[Report, ...] = ()
+    failed: tuple[WorldReport, ...] = ()
 
 
 def play_chunk(name: str, start: int, stop: int) -> Chunk:

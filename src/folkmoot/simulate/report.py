@@ -3,7 +3,7 @@
 import msgspec
 
 
-class Report(msgspec.Struct, frozen=True):
+class WorldReport(msgspec.Struct, frozen=True):
     seed: int
     events: int
     violation: str | None = None

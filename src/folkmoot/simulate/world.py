@@ -16,7 +16,7 @@ from folkmoot.simulate.loop import Loop
 from folkmoot.simulate.mutants import Mutants
 from folkmoot.simulate.network import Network
 from folkmoot.simulate.node import Node
-from folkmoot.simulate.report import Report
+from folkmoot.simulate.report import WorldReport
 from folkmoot.simulate.transcript import Transcript
 
 
@@ -77,7 +77,7 @@ class World:
         while loop.now < end and loop.step():
             pass
 
-    def report(self) -> Report:
+    def report(self) -> WorldReport:
         """Play it, and say how it went."""
         violation, transcript = None, ""
         try:
@@ -87,4 +87,4 @@ class World:
             title = f"seed {self.seed}, violated {found}"
             audit = self.audit
             transcript = str(Transcript(type(audit), audit.config, audit.log, title))
-        return Report(self.seed, self.loop.events, violation, transcript, self.counts())
+        return WorldReport(self.seed, self.loop.events, violation, transcript, self.counts())

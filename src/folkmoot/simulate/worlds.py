@@ -4,7 +4,7 @@ from folkmoot.simulate.audit import Violation
 from folkmoot.simulate.federation.world import FederationWorld
 from folkmoot.simulate.iteration.world import IterationWorld
 from folkmoot.simulate.job.world import JobWorld
-from folkmoot.simulate.report import Report
+from folkmoot.simulate.report import WorldReport
 from folkmoot.simulate.run.world import RunWorld
 from folkmoot.simulate.shrink import shrink
 from folkmoot.simulate.transcript import Transcript, parse
@@ -18,7 +18,7 @@ WORLDS: dict[str, type[World]] = {
 }
 
 
-def play(name: str, seed: int) -> Report:
+def play(name: str, seed: int) -> WorldReport:
     """Play the world of a seed."""
     return WORLDS[name](seed).report()
 

@@ -18,7 +18,7 @@ import msgspec
 
 from folkmoot.core.job import Stage
 from folkmoot.core.job.state import role_of
-from folkmoot.unified import backends, entry, whereabouts
+from folkmoot.unified import backends, entry, job_addresses
 from folkmoot.unified.control import (
     Beat,
     Begin,
@@ -34,7 +34,7 @@ from folkmoot.unified.control import (
 from folkmoot.unified.control_link import ControlLink
 from folkmoot.unified.current import ActorInfo, CurrentWorker, JobInfo, World, as_worker, be_worker
 from folkmoot.unified.job_directory import JobDirectory
-from folkmoot.unified.rpc.connection import Peer
+from folkmoot.unified.rpc.connection import RpcPeer
 from folkmoot.unified.rpc.server import Server
 from folkmoot.unified.substrate.inprocess import at_kill, shares_process
 from folkmoot.unified.worker import SubMaster, Worker
@@ -67,7 +67,7 @@ class ActorProcess:
         self._progress = 0
         self._numbers: dict[str, Any] = {}
         self.current = self._current()
-        self._me = Peer.me(birth.actor, birth.incarnation)
+        self._me = RpcPeer.me(birth.actor, birth.incarnation)
         self._orders: queue.SimpleQueue[Begin | Leave] = queue.SimpleQueue()
         self._status = Status(actor=birth.actor, incarnation=birth.incarnation, pid=os.getpid())
         self._worker: Worker | None = None
@@ -89,7 +89,7 @@ class ActorProcess:
         return 0
 
     def _where(self) -> str:
-        return whereabouts.announced() or self._birth.master
+        return job_addresses.announced() or self._birth.master
 
     def _live(self) -> None:
         made = entry.run(self._make)
@@ -118,7 +118,7 @@ class ActorProcess:
         from folkmoot.unified.channels import CHANNELS, Holder
 
         folder = Path(birth.listen.removeprefix("unix:")).parent / CHANNELS
-        self._holder = Holder(birth.spec, birth.actor, folder, birth.secret, whereabouts.own_host)
+        self._holder = Holder(birth.spec, birth.actor, folder, birth.secret, job_addresses.own_host)
         self._holder.export(self.current)
 
     def _open_channel(self, name: str) -> Any:
@@ -131,7 +131,7 @@ class ActorProcess:
         methods = self.current.methods
         server = Server(self._me, methods, self._birth.secret, threads=threads)
         self._server = server
-        host = whereabouts.own_host
+        host = job_addresses.own_host
         return server.listen(f"tcp:{host}:0" if host else self._birth.listen)
 
     def _work(self, worker: Worker, order: Begin) -> None:

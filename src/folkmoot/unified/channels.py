@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from folkmoot.core.job import ChannelSpec, JobSpec, Resource, RoleSpec
-from folkmoot.unified.channel import Broker, DataChannel, Rules
+from folkmoot.unified.channel import Broker, ChannelRules, DataChannel
 from folkmoot.unified.channel.errors import ChannelError
 from folkmoot.unified.channel.spool import boot_id
 from folkmoot.unified.current import CurrentWorker
@@ -77,10 +77,10 @@ class Holder:
             self._broker.close()
 
 
-def rules_of(spec: JobSpec, name: str) -> Rules:
+def rules_of(spec: JobSpec, name: str) -> ChannelRules:
     channel: ChannelSpec = spec.channels[name]
     writers = sum(role.size for role in spec.roles.values() if name in role.writes)
-    return Rules(
+    return ChannelRules(
         records=channel.capacity,
         size=channel.size,
         lease_ms=round(channel.lease * 1000),

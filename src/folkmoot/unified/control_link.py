@@ -15,10 +15,10 @@ from folkmoot.host.clock import backoff
 from folkmoot.unified.control import MASTER, OBEY, TELL, Beat, Order, Status, decode_order, encode
 from folkmoot.unified.rpc.call import Call
 from folkmoot.unified.rpc.connect import connect
-from folkmoot.unified.rpc.connection import Connection, Peer
+from folkmoot.unified.rpc.connection import RpcConnection, RpcPeer
 from folkmoot.unified.rpc.errors import RpcError
 from folkmoot.unified.rpc.execution import Execution
-from folkmoot.unified.rpc.methods import Methods
+from folkmoot.unified.rpc.methods import RemoteMethods
 
 logger = logging.getLogger(__name__)
 # Seconds between two tries to reach a master that is away: at first, and at most.
@@ -33,7 +33,7 @@ class ControlLink:
 
     def __init__(
         self,
-        me: Peer,
+        me: RpcPeer,
         secret: bytes,
         where: Callable[[], str],
         obey: Callable[[Order], None],
@@ -42,12 +42,12 @@ class ControlLink:
     ) -> None:
         self._me, self._secret, self._where = me, secret, where
         self._obey, self._lost, self._alone = obey, lost, alone
-        methods = Methods(me.name)
+        methods = RemoteMethods(me.name)
         methods.export(OBEY, self._take, inline=True)
         self._execution = Execution(methods)
         self._epoch = 0
         self._status: Status | None = None
-        self._connection: Connection | None = None
+        self._connection: RpcConnection | None = None
         self._at = ""  # where the connection leads
         self._beats: list[Call[Any]] = []  # sent on this connection, without an answer so far
         self._broken, self._closed = threading.Event(), threading.Event()

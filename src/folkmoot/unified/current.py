@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from folkmoot.core.job import Stage
-from folkmoot.unified.rpc.client import Client
-from folkmoot.unified.rpc.connection import Peer
+from folkmoot.unified.rpc.client import RpcClient
+from folkmoot.unified.rpc.connection import RpcPeer
 from folkmoot.unified.rpc.directory import AddressBook, Directory
 from folkmoot.unified.rpc.group import RoleActor, RoleGroup
-from folkmoot.unified.rpc.methods import Methods
+from folkmoot.unified.rpc.methods import RemoteMethods
 from folkmoot.unified.rpc.proxy import proxy
 
 T = TypeVar("T")
@@ -73,14 +73,14 @@ class CurrentWorker:
         on_progress: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self.job, self.actor = job, actor
-        self.methods = Methods(actor.name)
+        self.methods = RemoteMethods(actor.name)
         self.world = World()  # nobody yet: it is called before it starts
         self.stage = Stage.INIT
         self.stopping = threading.Event()
         self.directory, self.secret = directory, secret
         self._open_channel = open_channel
         self._on_progress = on_progress
-        self._clients: dict[tuple[str, float], Client] = {}
+        self._clients: dict[tuple[str, float], RpcClient] = {}
         self._channels: dict[str, Any] = {}
         self._lock = threading.Lock()
 
@@ -160,12 +160,12 @@ class CurrentWorker:
         for client in clients:
             client.close()
 
-    def _client(self, name: str, patience: float) -> Client:
+    def _client(self, name: str, patience: float) -> RpcClient:
         with self._lock:
             client = self._clients.get((name, patience))
             if client is None:
-                me = Peer.me(self.actor.name, self.actor.incarnation)
-                client = Client(name, self.directory, me, self.secret, patience=patience)
+                me = RpcPeer.me(self.actor.name, self.actor.incarnation)
+                client = RpcClient(name, self.directory, me, self.secret, patience=patience)
                 self._clients[name, patience] = client
             return client
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from folkmoot.core.job import JobSpec
-from folkmoot.unified.launcher import Launcher, submit
-from folkmoot.unified.master.home import Home, HomeError, JobOutcome, Settings
+from folkmoot.unified.launcher import MasterLauncher, submit
+from folkmoot.unified.master.home import Home, HomeError, JobOutcome, JobSettings
 from folkmoot.unified.master.open_journal import check_url
 from folkmoot.unified.preload import preload
 from folkmoot.unified.substrate.open import SUBSTRATES, unknown
@@ -51,7 +51,7 @@ def prepare(
     home = home_of(spec.name, folder)
     if home.exists:
         return _found_again(home, spec)
-    settings = Settings(
+    settings = JobSettings(
         substrate=substrate,
         preload=preload(spec),
         alone=alone,
@@ -80,7 +80,7 @@ def hold_job(
     """Keep a master for the job until it is over; `take_over` replaces one that hangs."""
     if home.settings().substrate == "inprocess":
         return _hold_here(home)
-    launcher = Launcher(home, say=say, take_over=take_over)
+    launcher = MasterLauncher(home, say=say, take_over=take_over)
     try:
         return launcher.run()
     except KeyboardInterrupt:

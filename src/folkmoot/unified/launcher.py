@@ -29,7 +29,7 @@ class MasterError(UserError):
     """The job's master cannot be kept alive; the message says why."""
 
 
-class Launcher:
+class MasterLauncher:
     """`most` is how many deaths of a master, one soon after the other, are made good."""
 
     def __init__(
@@ -132,7 +132,7 @@ def main() -> int:
     from pathlib import Path
 
     logging.basicConfig(format="%(asctime)s %(message)s")
-    launcher = Launcher(Home(Path(sys.argv[1])))
+    launcher = MasterLauncher(Home(Path(sys.argv[1])))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: launcher.interrupt(signal.Signals(number)))
     try:

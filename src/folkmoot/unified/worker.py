@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from folkmoot.core.job import Stage
-from folkmoot.unified import whereabouts
+from folkmoot.unified import job_addresses
 from folkmoot.unified.current import ActorInfo, CurrentWorker, JobInfo, find_worker
 from folkmoot.unified.rpc.errors import RpcError
 from folkmoot.unified.rpc.group import RoleGroup
@@ -75,7 +75,7 @@ class Worker:
     @property
     def host(self) -> str:
         """Where the others of the job reach what it listens with: a name or address to bind to."""
-        return whereabouts.host()
+        return job_addresses.host()
 
     @property
     def stopping(self) -> bool:

@@ -7,7 +7,7 @@ from solders.account import Account
 from authority.solana import differential
 from authority.solana.differential import ROOT, Pair
 from authority.solana.vm import Vm
-from folkmoot.authority.solana.seeds import Chain
+from folkmoot.authority.solana.seeds import HashChain
 from folkmoot.core import bloom
 from folkmoot.core.coordinator import Coordinator, Phase
 from folkmoot.core.coordinator import messages as m
@@ -30,7 +30,7 @@ def attest(state: Coordinator, index: int, seen: list[bytes]) -> m.Opportunistic
 def play_epoch(vm: Vm, template: Account, clients: int) -> Pair:
     """`units` of what it gives has the most that each kind of message has cost."""
     ids = sorted(sha256(b"many" + bytes([n])).digest() for n in range(clients))
-    differential.CHAINS.update({identity: Chain(identity, 50) for identity in ids})
+    differential.CHAINS.update({identity: HashChain(identity, 50) for identity in ids})
     config = CoordinatorConfig(
         total_steps=50,
         min_clients=clients,

@@ -17,7 +17,7 @@ from authority.solana.vm import OWNER, PROGRAM, Vm, VmRun
 from core.coordinator.strategies import IDS, MAKERS, ROOT, SEQ, attest, someone
 from folkmoot.authority.solana import account
 from folkmoot.authority.solana import instructions as say
-from folkmoot.authority.solana.seeds import Chain, next_seed
+from folkmoot.authority.solana.seeds import HashChain, next_seed
 from folkmoot.core.config import all_broken
 from folkmoot.core.coordinator import Coordinator, apply, create, next_tick
 from folkmoot.core.coordinator import messages as m
@@ -25,7 +25,7 @@ from folkmoot.core.coordinator.config import CoordinatorConfig, Model, Run
 
 Maker = Callable[[Coordinator, int, int], list[Any]]
 START = 1_700_000_000
-CHAINS = {identity: Chain(identity, 500) for identity in IDS}
+CHAINS = {identity: HashChain(identity, 500) for identity in IDS}
 OWNERS = (m.Pause, m.Resume, m.Update)
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from authority.any_run import OWNER, run
 from folkmoot.authority.solana.client import SolanaAuthority
-from folkmoot.authority.solana.create import Owner
+from folkmoot.authority.solana.create import RunOwner
 from folkmoot.authority.solana.instructions import PROGRAM_ID
-from folkmoot.authority.solana.localnet.ledger import Ledger
+from folkmoot.authority.solana.localnet.ledger import LocalLedger
 from folkmoot.authority.solana.localnet.serve import Localnet, serving
 from folkmoot.authority.solana.place import Place
 from folkmoot.host.signing import Identity
@@ -18,7 +18,7 @@ SLOT = 0.1
 
 @asynccontextmanager
 async def on_chain(
-    open_: bool = True, points: int = 0, ledger: Ledger | None = None, **config: Any
+    open_: bool = True, points: int = 0, ledger: LocalLedger | None = None, **config: Any
 ) -> AsyncIterator[Localnet]:
     """A localnet with run "moot" of `OWNER`."""
     async with serving(ledger, slot_seconds=SLOT) as net:
@@ -28,8 +28,8 @@ async def on_chain(
         yield net
 
 
-def owner_of(net: Localnet, identity: Identity = OWNER) -> Owner:
-    return Owner(Place("moot", (net.url,), PROGRAM_ID), identity)
+def owner_of(net: Localnet, identity: Identity = OWNER) -> RunOwner:
+    return RunOwner(Place("moot", (net.url,), PROGRAM_ID), identity)
 
 
 @asynccontextmanager

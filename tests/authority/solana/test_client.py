@@ -26,7 +26,7 @@ from folkmoot.authority.solana.client import (
     left_to_others,
 )
 from folkmoot.authority.solana.instructions import PROGRAM_ID
-from folkmoot.authority.solana.localnet.ledger import Faults, Ledger
+from folkmoot.authority.solana.localnet.ledger import Faults, LocalLedger
 from folkmoot.authority.solana.localnet.serve import serving
 from folkmoot.authority.solana.transactions import COMPUTE_UNITS
 from folkmoot.core.coordinator import Phase
@@ -168,7 +168,7 @@ async def test_a_subscription_that_died_without_a_word_is_made_up_for_by_asking(
 ) -> None:
     faults = Faults(mute=from_the_beginning)
     async with (
-        on_chain(ledger=Ledger(faults=faults)) as net,
+        on_chain(ledger=LocalLedger(faults=faults)) as net,
         connected(net, A) as at_a,
         connected(net, B) as at_b,
     ):
@@ -309,8 +309,8 @@ def test_a_turn_to_tick_is_kept_until_something_else_is_due(vm: Vm) -> None:
     assert authority._turn(late, first) != first
 
 
-def _rich_owner() -> Ledger:
-    ledger = Ledger()
+def _rich_owner() -> LocalLedger:
+    ledger = LocalLedger()
     ledger.airdrop(Pubkey(OWNER.public), 10**11)
     return ledger
 

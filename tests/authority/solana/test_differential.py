@@ -14,7 +14,7 @@ from authority.solana.differential import Pair, first_difference, play
 from authority.solana.vm import Vm
 from folkmoot.authority.solana import subset
 from folkmoot.authority.solana.build import FOLDER, build
-from folkmoot.authority.solana.seeds import Chain
+from folkmoot.authority.solana.seeds import HashChain
 from folkmoot.core.coordinator import Run
 from folkmoot.core.machine import Effect, Event
 from scenarios.coordinator_words import CoordinatorWords
@@ -63,7 +63,7 @@ class PairWords(CoordinatorWords):
     def apply(self, event: Event, now: int, seed: int) -> tuple[Effect, ...]:
         sender = getattr(event, "sender", b"")
         if len(sender) == 32:
-            differential.CHAINS.setdefault(sender, Chain(sender, 500))
+            differential.CHAINS.setdefault(sender, HashChain(sender, 500))
             self.vm.fund(Pubkey(sender))
         if getattr(event, "run_id", "") == "moot":
             event = replace(event, run_id="run")

@@ -18,11 +18,11 @@ from folkmoot.authority.solana import layout
 from folkmoot.authority.solana.account import read
 from folkmoot.authority.solana.instructions import PROGRAM_ID
 from folkmoot.authority.solana.layout import Tag
-from folkmoot.authority.solana.localnet.ledger import Faults, Ledger, as_json
+from folkmoot.authority.solana.localnet.ledger import Faults, LocalLedger, as_json
 from folkmoot.authority.solana.localnet.serve import Localnet, serving
 from folkmoot.authority.solana.transactions import (
     COMPUTE_UNITS,
-    TooLarge,
+    TransactionTooLarge,
     custom_error,
     is_poor,
     signed,
@@ -159,7 +159,7 @@ async def slots(net: Localnet, count: int) -> None:
 
 async def test_a_dropped_transaction_leaves_no_trace_and_may_be_sent_again() -> None:
     key = Keypair()
-    async with serving(Ledger(faults=Faults(drop=1.0))) as net:
+    async with serving(LocalLedger(faults=Faults(drop=1.0))) as net:
         net.ledger.airdrop(key.pubkey(), 10 * SOL)
         other, text = await transfer_to(net, key)
         sent = (await rpc(net, "sendTransaction", text, {"encoding": "base64"}))["result"]
@@ -173,7 +173,7 @@ async def test_a_dropped_transaction_leaves_no_trace_and_may_be_sent_again() -> 
 
 async def test_a_transaction_that_waits_expires_with_a_fork() -> None:
     key = Keypair()
-    async with serving(Ledger(faults=Faults(delay=0.5))) as net:
+    async with serving(LocalLedger(faults=Faults(delay=0.5))) as net:
         net.ledger.airdrop(key.pubkey(), 10 * SOL)
         other, text = await transfer_to(net, key)
         await rpc(net, "sendTransaction", text, {"encoding": "base64"})
@@ -209,15 +209,15 @@ async def test_a_forged_signature_is_not_run() -> None:
 def test_a_transaction_that_no_cluster_takes_is_not_made() -> None:
     key = Keypair()
     large = say.instruction(PROGRAM_ID, bytes(1100), key.pubkey(), PROGRAM_ID)
-    with pytest.raises(TooLarge, match="a cluster takes 1232"):
-        signed([large], key, Ledger().blockhash[0])
+    with pytest.raises(TransactionTooLarge, match="a cluster takes 1232"):
+        signed([large], key, LocalLedger().blockhash[0])
 
 
 @pytest.mark.parametrize("price", [0, 77])
 def test_a_transaction_says_what_it_may_use_and_pays(price: int) -> None:
     key = Keypair()
     tick = say.instruction(PROGRAM_ID, say.said(Tag.Tick), key.pubkey(), PROGRAM_ID)
-    message = signed([tick], key, Ledger().blockhash[0], price=price).message
+    message = signed([tick], key, LocalLedger().blockhash[0], price=price).message
     asked = [bytes(part.data) for part in message.instructions]
     limit, prices = asked[0], asked[1:-1]
     assert limit == b"\x02" + COMPUTE_UNITS.to_bytes(4, "little")

@@ -15,7 +15,7 @@ from core.coordinator.strategies import attest
 from folkmoot.authority.solana import account, layout
 from folkmoot.authority.solana import instructions as say
 from folkmoot.authority.solana.layout import Tag
-from folkmoot.authority.solana.seeds import Chain
+from folkmoot.authority.solana.seeds import HashChain
 from folkmoot.authority.solana.subset import numbers
 from folkmoot.core.coordinator import Phase, Run
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
@@ -23,7 +23,7 @@ from folkmoot.core.coordinator.receive import IN_ROUND
 
 ANN, BOB, EVE = (Pubkey(sha256(name).digest()) for name in (b"ann", b"bob", b"eve"))
 CONFIG = CoordinatorConfig(total_steps=5, min_clients=2, max_clients=9)
-JOIN = say.said(Tag.JoinRun, b"here", address_len=4, reveal=Chain(b"x", 2).end)
+JOIN = say.said(Tag.JoinRun, b"here", address_len=4, reveal=HashChain(b"x", 2).end)
 CLIENT_TAGS = [tag for tag in Tag if tag >= Tag.JoinRun]
 names = iter(range(10**6))
 
@@ -328,7 +328,7 @@ def test_points_are_shared_by_who_finishes_an_epoch(vm: Vm, had: int, then: int)
         vm.fund(key)
     vm.at(1000)
     run = VmRun(vm, Run(run_id=f"run-{next(names)}", config=config), points=100)
-    chain = Chain(b"x", 20)
+    chain = HashChain(b"x", 20)
     for key in (ANN, BOB):
         run.tell(key, say.said(Tag.JoinRun, b"here", address_len=4, reveal=chain.end))
     slots_at, points_at = layout.RUN.fields["slots"][1], layout.SLOT.fields["points"][1]  # type: ignore[index]
@@ -389,7 +389,7 @@ def proof(run: VmRun, of: Pubkey) -> bytes:
     )
 
 
-CHAINS = {key: Chain(bytes(key), 9) for key in (ANN, BOB)}
+CHAINS = {key: HashChain(bytes(key), 9) for key in (ANN, BOB)}
 
 
 def test_nobody_is_a_witness_at_anothers_index(vm: Vm) -> None:

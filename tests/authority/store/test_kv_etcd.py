@@ -15,7 +15,7 @@ from folkmoot.authority.store.kv import Store, StoreError, StoreGone
 from folkmoot.authority.store.kv import etcd as etcd_module
 from folkmoot.authority.store.kv.etcd_cluster import Cluster, Unanswered
 from folkmoot.authority.store.kv.open import open_store
-from support.certificates import CertificateAuthority
+from support.certificates import LoopbackAuthority
 from support.etcd import ETCD, Etcd
 
 
@@ -264,14 +264,14 @@ def test_an_etcd_with_users_wants_a_name_and_a_password(tmp_path: Path) -> None:
 
 
 def test_an_etcd_behind_tls_is_trusted_by_its_authority_alone(tmp_path: Path) -> None:
-    authority = CertificateAuthority(tmp_path, "authority")
+    authority = LoopbackAuthority(tmp_path, "authority")
     server, client = authority.sign("server"), authority.sign("client")
     files = [f"--cert-file={server.cert}", f"--key-file={server.key}"]
     mutual = [f"--trusted-ca-file={authority.file}", "--client-cert-auth"]
     etcd = Etcd(tmp_path / "etcd", tls=[*files, *mutual])
     try:
         url = f"{etcd.url}?ca={authority.file}&timeout=2"
-        stranger = CertificateAuthority(tmp_path, "stranger").file
+        stranger = LoopbackAuthority(tmp_path, "stranger").file
         for bad in (
             url,
             f"{etcd.url}?ca={stranger}&timeout=2",

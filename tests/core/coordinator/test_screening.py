@@ -11,7 +11,7 @@ from folkmoot.core.coordinator.client.screening import (
     ENOUGH,
     SKETCHES_KEPT,
     SUMS,
-    Arrival,
+    ComparedResult,
     Screening,
 )
 from folkmoot.simulate.run.directions import direction
@@ -50,7 +50,7 @@ class Rounds:
     def play(self, order: list[int] | None = None) -> set[int]:
         order = order or list(range(self.clients))
         sketches = {c: self.lies.get(c, honest)(c, self.height) for c in order}
-        arrivals = [Arrival(who(c), sketches[c][:64], sketches[c]) for c in order]
+        arrivals = [ComparedResult(who(c), sketches[c][:64], sketches[c]) for c in order]
         shares = {who(c): (Span(0, n),) for c, n in self.samples.items()}
         found = self.screening.judge((0, self.height), self.height, arrivals, shares)
         self.height += 1
@@ -170,7 +170,7 @@ def test_where_honest_results_do_not_agree_nothing_is_concluded_from_directions(
 def test_results_without_sketches_are_compared_by_name() -> None:
     screening, shares = Screening(), {who(c): (Span(0, 1),) for c in range(4)}
     names = [b"a", b"b", b"b", b"c"]
-    arrivals = [Arrival(who(c), names[c], b"") for c in range(4)]
+    arrivals = [ComparedResult(who(c), names[c], b"") for c in range(4)]
     assert screening.judge((0, 0), 0, arrivals, shares) == {who(2)}
-    again = [Arrival(who(c), name, b"") for c, name in enumerate([b"d", b"e", b"f", b"c"])]
+    again = [ComparedResult(who(c), name, b"") for c, name in enumerate([b"d", b"e", b"f", b"c"])]
     assert screening.judge((0, 1), 1, again, shares) == {who(3)}

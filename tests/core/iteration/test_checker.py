@@ -10,13 +10,13 @@ from typing import NamedTuple
 import pytest
 
 from folkmoot.core.iteration import machine
-from folkmoot.simulate.iteration.checker import Step, TooManyStates, Verdict, explore
+from folkmoot.simulate.iteration.checker import Exploration, TooManyStates, Transition, explore
 from folkmoot.simulate.iteration.model import Bounds, Ranks
 from folkmoot.simulate.iteration.mutants import MUTANTS
 from folkmoot.simulate.mutants import broken
 
 
-def check(bounds: Bounds, **rules: object) -> Verdict:
+def check(bounds: Bounds, **rules: object) -> Exploration:
     verdict = explore(Ranks(bounds, **rules))
     print(f"{bounds}\n{verdict}")
     assert verdict.problem == "", str(verdict)
@@ -152,16 +152,16 @@ class Seed:
         alive = (rank for rank, line in enumerate(world.at) if line not in ("done", "dead"))
         return frozenset(alive) if world.calm else frozenset()
 
-    def steps(self, world: Seeds) -> Iterator[Step[Seeds]]:
+    def steps(self, world: Seeds) -> Iterator[Transition[Seeds]]:
         for rank, line in enumerate(world.at):
             if line not in ("done", "dead"):
                 after, to = self.step(world, rank, line)
                 twice = "42 is followed twice" if after.counter > 43 else ""
-                yield Step(rank, line, _at(after, rank, to), twice)
+                yield Transition(rank, line, _at(after, rank, to), twice)
                 if world.crashes and not world.calm:
-                    yield Step(rank, "dies", _at(world, rank, "dead")._replace(crashes=0))
+                    yield Transition(rank, "dies", _at(world, rank, "dead")._replace(crashes=0))
         if not world.calm:
-            yield Step("faults", "stop", world._replace(calm=True, crashes=0))
+            yield Transition("faults", "stop", world._replace(calm=True, crashes=0))
 
     def step(self, world: Seeds, rank: int, line: str) -> tuple[Seeds, str]:
         active = {rank for rank, line in enumerate(world.at) if line != "dead"}

@@ -9,7 +9,7 @@ from blake3 import blake3
 from exchange.peer.provider import end, known_bytes, start_provider
 from exchange.peer.rogue import Rogue, a_rogue_among, read
 from folkmoot.core.content import PIECE, content_name, piece_hashes
-from folkmoot.exchange.peer import Misbehaved, Peer, PeerConfig, Unavailable, wire
+from folkmoot.exchange.peer import FetchFailed, Misbehaved, Peer, PeerConfig, wire
 from folkmoot.exchange.peer.pieces import Pieces
 from support.peers import members, open_peer, told
 
@@ -61,9 +61,9 @@ async def _settled(task: "asyncio.Task[bytes]", seconds: float) -> bool:
 
 async def test_nobody_has_it_is_told_with_what_each_said() -> None:
     async with members(2) as (here, provider):
-        with pytest.raises(Unavailable, match=r"within 0\.5 s .*it is not here"):
+        with pytest.raises(FetchFailed, match=r"within 0\.5 s .*it is not here"):
             await here.get(bytes(32), [provider.id], PIECE, seconds=0.5)
-        with pytest.raises(Unavailable, match="nobody"):
+        with pytest.raises(FetchFailed, match="nobody"):
             await here.get(bytes(32), [], PIECE)
 
 
@@ -83,7 +83,7 @@ async def test_a_lying_provider_is_found_out_at_once_and_replaced() -> None:
         honest.put(content)
         _falsify(liar, name, 0)
         # Alone it would be asked for everything: what it costs is seen then.
-        with pytest.raises(Unavailable, match="number 0"):
+        with pytest.raises(FetchFailed, match="number 0"):
             await here.get(name, [liar.id], len(content))
         assert here.traffic()[liar.id].received < len(content) / 2
         lied = await told(here).until(Misbehaved)
@@ -133,7 +133,7 @@ HASHES = piece_hashes(memoryview(CONTENT), blake3)
 async def test_a_false_outline_is_refused_before_any_content(answer: bytes, why: str) -> None:
     async with members(1) as peers, a_rogue_among(peers) as rogue:
         serving = asyncio.create_task(_answer_with(rogue, answer))
-        with pytest.raises(Unavailable, match=why):
+        with pytest.raises(FetchFailed, match=why):
             await peers[0].get(NAME, [rogue.id], 2 * PIECE)
         await serving
         await told(peers[0]).until(Misbehaved, lambda event: event.peer == rogue.id)

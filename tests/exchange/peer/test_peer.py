@@ -9,13 +9,13 @@ from folkmoot.exchange.peer import (
     CallRefused,
     DialFailed,
     Disconnected,
+    FetchFailed,
     Misbehaved,
     NoAnswer,
     Peer,
     PeerConfig,
     RpcMethod,
     TurnedAway,
-    Unavailable,
 )
 from folkmoot.exchange.peer.address import Address, encode_address
 from support.peers import (
@@ -56,7 +56,7 @@ async def test_a_body_over_the_callers_limit_is_not_fetched() -> None:
     async with members(2) as peers:
         peers[0].publish(1, b"", os.urandom(300_000))
         message = await peers[1].receive()
-        with pytest.raises(Unavailable, match="at most 100000 were expected"):
+        with pytest.raises(FetchFailed, match="at most 100000 were expected"):
             await peers[1].body(message, 100_000, seconds=5)
 
 

@@ -133,8 +133,15 @@ async def usual_model(folder: Path, samples: tuple[int, int] = (1, 2)) -> str:
         return await model_of_2(w)
 
 
-async def test_a_sum_begins_while_an_update_still_comes_and_has_the_same_bits(
-    tmp_path: Path, waiting: threading.Event
+@pytest.mark.parametrize(
+    ("samples", "combined_late"),
+    [
+        pytest.param(2, [], id="a_sum_that_began_while_the_update_came_has_the_same_bits"),
+        pytest.param(5, [1], id="a_sum_of_other_samples_than_were_told_counts_for_nothing"),
+    ],
+)
+async def test_a_sum_begins_while_an_update_still_comes(
+    tmp_path: Path, waiting: threading.Event, samples: int, combined_late: list[int]
 ) -> None:
     async with running_federation(tmp_path / "early", config_of(tmp_path / "early")) as w:
         (_, line), (b, _) = await in_round_1(w)
@@ -144,27 +151,10 @@ async def test_a_sum_begins_while_an_update_still_comes_and_has_the_same_bits(
         half = await asyncio.to_thread(HalfSent, w, b, body)
         await until(waiting)
         await asyncio.to_thread(half.finish)
-        await b.end(blake3(body).digest(), 1, samples=2)
+        await b.end(blake3(body).digest(), 1, samples=samples)
         model = await model_of_2(w)
-        assert late == []
-    assert model == await usual_model(tmp_path / "usual")
-
-
-async def test_a_sum_of_other_samples_than_were_told_counts_for_nothing(
-    tmp_path: Path, waiting: threading.Event
-) -> None:
-    async with running_federation(tmp_path / "early", config_of(tmp_path / "early")) as w:
-        (_, line), (b, _) = await in_round_1(w)
-        late = combined_at_the_end(w)
-        await deliver(line, weights(1))
-        body = body_of(weights(2))
-        half = await asyncio.to_thread(HalfSent, w, b, body)
-        await until(waiting)
-        await asyncio.to_thread(half.finish)
-        await b.end(blake3(body).digest(), 1, samples=5)
-        model = await model_of_2(w)
-        assert late == [1]
-    assert model == await usual_model(tmp_path / "usual", (1, 5))
+        assert late == combined_late
+    assert model == await usual_model(tmp_path / "usual", (1, samples))
 
 
 async def test_another_body_of_the_same_sender_takes_the_place_of_the_first(

@@ -9,36 +9,22 @@ import numpy as np
 import pytest
 
 from folkmoot.federated import wire
-from folkmoot.federated.names import CARRIED
 from folkmoot.federated.participant.bucket import WeightsUnavailable
 from folkmoot.federated.participant.carried import CarriedWeights
 from folkmoot.federated.participant.loop import Settings, take_part
-from folkmoot.federated.participant.participant import Participant
 from folkmoot.federated.participant.policy import NotAgreed
 from folkmoot.federated.transfer import frames
 from folkmoot.host.signing import Identity
 from support.federation import (
     RUN,
     ManualParticipant,
+    PlusOne,
     RunningFederation,
-    federation_config,
+    carried,
     running_federation,
-    with_bucket,
 )
 
 PATIENCE = 60.0
-
-
-class PlusOne(Participant):
-    def init_weights(self) -> np.ndarray:
-        return np.zeros(1000, np.float32)
-
-    def train_round(self, weights: np.ndarray, epochs: int, epoch_base: int) -> tuple:
-        return weights + 1, 1, {}
-
-
-def carried(folder: Path, **rules: object) -> Any:
-    return with_bucket(federation_config(folder, rules), url=CARRIED)
 
 
 def beat(**seen: Any) -> Any:
@@ -74,7 +60,7 @@ async def test_rounds_need_no_request_but_calls_and_updates(tmp_path: Path) -> N
         fetch, call = service._grant_fetch, service._grant_call
         service._grant_fetch = lambda request: (fetched.append(request.round), fetch(request))[1]
         service._grant_call = lambda request: (called.append(request.round), call(request))[1]
-        await take_part(PlusOne(), Settings(address=w.server.address, run_id=RUN))
+        await take_part(PlusOne(1000), Settings(address=w.server.address, run_id=RUN))
         await w.server.finished()
         assert set(fetched) <= {1}, "before there is a line, a round is heard of over gRPC"
         assert len(called) >= 4

@@ -28,11 +28,12 @@ from folkmoot.federated.transfer import frames
 from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.signing import Identity
 from folkmoot.host.tls import ClientTls
-from support.certificates import CertificateAuthority
+from support.certificates import LoopbackAuthority
 from support.federation import (
     RUN,
     ManualParticipant,
     RunningFederation,
+    carried,
     federation_config,
     running_federation,
     with_bucket,
@@ -60,12 +61,8 @@ def key_file(folder: Path, number: int) -> Path:
     return path
 
 
-def carried(folder: Path, **rules: object) -> object:
-    return with_bucket(federation_config(folder, rules), url=CARRIED)
-
-
 async def test_over_tls_the_model_has_the_bits_it_has_in_a_folder(tmp_path: Path) -> None:
-    authority = CertificateAuthority(tmp_path, "ca")
+    authority = LoopbackAuthority(tmp_path, "ca")
     server, client = authority.sign("server"), authority.sign("client")
     security = SecurityConfig(
         tls_certificate=str(server.cert),
@@ -99,7 +96,7 @@ async def test_over_tls_the_model_has_the_bits_it_has_in_a_folder(tmp_path: Path
 async def test_who_shows_no_certificate_where_one_is_asked_for_gets_no_weights(
     tmp_path: Path,
 ) -> None:
-    authority = CertificateAuthority(tmp_path, "ca")
+    authority = LoopbackAuthority(tmp_path, "ca")
     server = authority.sign("server")
     security = SecurityConfig(
         tls_certificate=str(server.cert),

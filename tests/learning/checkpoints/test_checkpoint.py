@@ -23,7 +23,7 @@ from folkmoot.learning.checkpoints.load import (
     load_tokenizer,
     load_weights,
 )
-from folkmoot.learning.checkpoints.manifest import CheckpointError, Stopped
+from folkmoot.learning.checkpoints.manifest import CheckpointError, NotWanted
 from folkmoot.learning.checkpoints.save import prune, save
 from folkmoot.learning.data.tokenizer import byte_tokenizer, train_bpe
 from folkmoot.learning.gradients import loss_and_gradients
@@ -183,7 +183,7 @@ def test_writing_a_step_again_replaces_it(folder: Bucket):
 
 def test_a_cancelled_save_is_no_checkpoint(store: Bucket, tmp_path: Path):
     calls: Iterator[bool] = iter([False, False, True])
-    with pytest.raises(Stopped):
+    with pytest.raises(NotWanted):
         save(store, 1, build(TINY, 1, "cpu"), stopped=lambda: next(calls))
     with pytest.raises(CheckpointError, match="no usable checkpoint"):
         latest(store, tmp_path / "brought")
@@ -200,7 +200,7 @@ def test_one_that_is_stopped_does_not_disturb_another_that_stores_the_same(
         calls = itertools.count()
         with monkeypatch.context() as undisturbed:
             undisturbed.setattr(store, "put", put)
-            with pytest.raises(Stopped):
+            with pytest.raises(NotWanted):
                 save(store, 1, build(TINY, 1, "cpu"), stopped=lambda: next(calls) >= chunks)
 
     def disturbed(key: str, body: Iterator[bytes]) -> None:

@@ -15,7 +15,7 @@ from folkmoot.core.model_config import GptConfig
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.learning.checkpoints import state_hash
 from folkmoot.learning.checkpoints.leaf_hash import root_hash
-from folkmoot.learning.checkpoints.manifest import CheckpointError, Stopped
+from folkmoot.learning.checkpoints.manifest import CheckpointError, NotWanted
 from folkmoot.learning.checkpoints.save import save
 from folkmoot.learning.checkpoints.stored_hash import _leaf_hashes, stored_hash
 from folkmoot.learning.models import build
@@ -37,7 +37,7 @@ def test_it_is_the_hash_that_clients_agree_on(tmp_path: Path, tied: bool) -> Non
     assert stored_hash(Bucket(str(tmp_path)), name, 3, lambda: False) == agreed
     with pytest.raises(CheckpointError, match="is of step 3, not of 4"):
         stored_hash(Bucket(str(tmp_path)), name, 4, lambda: False)
-    with pytest.raises(Stopped):
+    with pytest.raises(NotWanted):
         stored_hash(Bucket(str(tmp_path)), name, 3, lambda: True)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from folkmoot.core.config import decode
-from folkmoot.core.job import Cluster, JobSpec, Resource
+from folkmoot.core.job import ClusterSize, JobSpec, Resource
 from folkmoot.unified.api import BadJob, JobBuilder, RLJobBuilder
 from folkmoot.unified.worker import Worker
 
@@ -39,7 +39,7 @@ def test_six_roles_and_everything_that_was_said_of_them() -> None:
     assert (job.config, job.env, job.colocate) == (
         {"k1": "v1"}, {"e0": "v0"}, (("actor", "rollout"),),
     )  # fmt: skip
-    assert job.cluster == Cluster(nodes=2, node=Resource(cpu=4))
+    assert job.cluster == ClusterSize(nodes=2, node=Resource(cpu=4))
     assert [name for name, role in job.roles.items() if role.driver] == ["trainer"]
     assert [name for name, role in job.roles.items() if role.elastic] == ["actor", "critic"]
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from folkmoot.unified.backends.elastic.rounds import (
-    Result,
+    CheckOutcome,
     again,
     crossed,
     neighbours,
@@ -14,12 +14,12 @@ from folkmoot.unified.backends.elastic.rounds import (
     unfit,
 )
 
-GONE = Result(why="no answer", silent=True)
-FAILED = Result(why="all-reduce failed")
+GONE = CheckOutcome(why="no answer", silent=True)
+FAILED = CheckOutcome(why="all-reduce failed")
 
 
-def ok(*names: str, seconds: float = 1.0) -> dict[str, Result]:
-    return dict.fromkeys(names, Result(seconds))
+def ok(*names: str, seconds: float = 1.0) -> dict[str, CheckOutcome]:
+    return dict.fromkeys(names, CheckOutcome(seconds))
 
 
 @pytest.mark.parametrize("seed", range(200))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from folkmoot.core.job import ChannelSpec, JobSpec, RoleSpec
-from folkmoot.unified.backends.self_loop import Loop, SelfLoop, make_worker
-from folkmoot.unified.channel import Broker, DataChannel, Rules
+from folkmoot.unified.backends.self_loop import LoopWorker, SelfLoop, make_worker
+from folkmoot.unified.channel import Broker, ChannelRules, DataChannel
 from folkmoot.unified.channels import rules_of, with_holders
 from folkmoot.unified.current import ActorInfo, CurrentWorker, JobInfo
 from folkmoot.unified.entry import EntryError
@@ -21,7 +21,7 @@ NAMES = ("raw", "made", "other")
 
 class Channels:
     def __init__(self, folder: Path) -> None:
-        self.broker = Broker(folder, SECRET, dict.fromkeys(NAMES, Rules()))
+        self.broker = Broker(folder, SECRET, dict.fromkeys(NAMES, ChannelRules()))
         self.address = self.broker.listen(f"unix:{folder}/socket")
 
     def end(self, name: str, producer: str | None = None) -> DataChannel:
@@ -45,9 +45,9 @@ def channels(tmp_path: Path) -> Iterator[Channels]:
     made.broker.close()
 
 
-def loop(channels: Channels, process: Any, *writes: str, size: int = 4) -> Loop:
+def loop(channels: Channels, process: Any, *writes: str, size: int = 4) -> LoopWorker:
     ends = {name: channels.end(name) for name in writes}
-    return Loop(process, list, channels.end("raw"), ends, size)
+    return LoopWorker(process, list, channels.end("raw"), ends, size)
 
 
 def test_a_loop_ends_when_its_source_is_drained(channels: Channels) -> None:
@@ -92,7 +92,7 @@ def test_stop_lets_the_batch_in_work_be_done(channels: Channels) -> None:
     with channels.end("raw") as source:
         source.put_many(range(3))
         source.flush()
-    worker: Loop
+    worker: LoopWorker
 
     def process(batch: Sequence[int]) -> list[int]:
         worker.stop()
@@ -115,8 +115,8 @@ def test_stop_ends_a_loop_that_waits(channels: Channels) -> None:
 
 
 def test_a_source_goes_on_after_what_is_in(channels: Channels) -> None:
-    def source(*records: str) -> Loop:
-        return Loop(list, lambda: records, None, {"made": channels.end("made", "source-0")})
+    def source(*records: str) -> LoopWorker:
+        return LoopWorker(list, lambda: records, None, {"made": channels.end("made", "source-0")})
 
     source("a", "b").start()
     source("a", "b", "c", "d").start()

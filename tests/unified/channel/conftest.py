@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.unified.channel import Rules
+from folkmoot.unified.channel import ChannelRules
 from support.channels import Held
 
 
@@ -16,7 +16,7 @@ def hold(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..
     def make(**rules: int) -> Held:
         folder = tmp_path / f"channels {len(held)}"
         address = f"unix:{folder}/socket" if request.param == "unix" else "tcp:127.0.0.1:0"
-        held.append(Held(folder, Rules(**rules), address))
+        held.append(Held(folder, ChannelRules(**rules), address))
         return held[-1]
 
     yield make

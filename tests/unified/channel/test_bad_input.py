@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.unified.channel import messages
-from folkmoot.unified.channel.line import Line, Place, open_line
+from folkmoot.unified.channel.line import ChannelAddress, ChannelLine, open_line
 from folkmoot.unified.channel.messages import Hello, Put
 from folkmoot.unified.rpc.errors import FrameError
 from support.channels import SECRET, Held
@@ -43,8 +43,8 @@ def test_any_values_are_a_message_or_refused(name: str, values: list[object]) ->
         return
 
 
-def raw(held: Held, hello: Hello) -> Line:
-    return open_line(Place("c", held.address, SECRET, 5.0), hello)[0]
+def raw(held: Held, hello: Hello) -> ChannelLine:
+    return open_line(ChannelAddress("c", held.address, SECRET, 5.0), hello)[0]
 
 
 BAD_PUTS = [
@@ -82,7 +82,7 @@ def test_a_batch_that_does_not_fit_its_bytes_ends_the_connection(
 def test_a_heap_is_a_file_of_the_channel(hold: Hold, hello: Hello) -> None:
     held = hold()
     with pytest.raises(Exception, match=r"gone|reset"):
-        open_line(Place("c", held.address, SECRET, 0.05), hello)
+        open_line(ChannelAddress("c", held.address, SECRET, 0.05), hello)
 
 
 def test_a_consumer_cannot_put_(hold: Hold) -> None:

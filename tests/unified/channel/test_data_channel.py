@@ -198,6 +198,14 @@ def test_large_arrays_come_out_as_they_went_in(hold: Hold) -> None:
         putting.result(60)
 
 
+def use_all_room(held: Held, producer: DataChannel) -> None:
+    """Put and get more than the channel has room for."""
+    for number in range(2, 30):
+        producer.put(np.full(LARGE, number, np.uint8), timeout=60)
+        with held.end().get() as batch:
+            assert batch[0][0] == number
+
+
 def test_an_array_in_use_is_not_written_over(hold: Hold) -> None:
     held = hold(size=2_000_000)
     producer, consumer = held.end(), held.end()
@@ -205,10 +213,7 @@ def test_an_array_in_use_is_not_written_over(hold: Hold) -> None:
     with consumer.get() as batch:
         kept = batch[0]
     consumer.leave()
-    for number in range(2, 30):
-        producer.put(np.full(LARGE, number, np.uint8), timeout=60)
-        with held.end().get() as batch:
-            assert batch[0][0] == number
+    use_all_room(held, producer)
     assert (kept == 1).all()
 
 
@@ -227,10 +232,7 @@ def test_an_array_in_use_is_not_written_over_when_one_who_waits_is_made_to_leave
         consumer.leave()
         with pytest.raises(Left):
             got.result(60)
-    for number in range(2, 30):
-        producer.put(np.full(LARGE, number, np.uint8), timeout=60)
-        with held.end().get() as batch:
-            assert batch[0][0] == number
+    use_all_room(held, producer)
     assert (kept == 1).all()
 
 
@@ -243,10 +245,7 @@ def test_an_array_that_one_consumer_got_twice_is_kept_for_both(hold: Hold) -> No
     again.ack()
     kept = again[0]
     del first
-    for number in range(2, 30):
-        producer.put(np.full(LARGE, number, np.uint8), timeout=60)
-        with held.end().get() as batch:
-            assert batch[0][0] == number
+    use_all_room(held, producer)
     assert (kept == 1).all()
 
 

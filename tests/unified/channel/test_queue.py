@@ -6,18 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from folkmoot.unified.channel.intervals import Intervals, Span, spans_of
+from folkmoot.unified.channel.intervals import IdRange, Intervals, spans_of
 from folkmoot.unified.channel.queue import (
     Accepted,
+    ChannelRules,
     Duplicate,
     Full,
+    PutRefused,
     Queue,
-    Refused,
-    Rules,
     Used,
 )
 
-RULES = Rules(records=12, size=100, lease_ms=10, producers=2)
+RULES = ChannelRules(records=12, size=100, lease_ms=10, producers=2)
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Channels(RuleBasedStateMachine):
     @rule(producer=st.sampled_from("pq"), gap=st.integers(2, 4))
     def leave_one_out(self, producer: str, gap: int) -> None:
         answer = self.queue.offer(producer, self.last[producer] + gap, 1, 1, {}, self.now)
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, PutRefused)
 
     @rule(holder=st.sampled_from("ab"), limit=st.integers(1, 8))
     def take(self, holder: str, limit: int) -> None:
@@ -171,14 +171,14 @@ def test_what_was_made_from_used_records_is_not_put() -> None:
     queue = Queue(RULES)
     assert queue.offer("p", 1, 1, 1, {"raw": [(1, 4)]}, 0) == Accepted(1)
     late = queue.offer("q", 1, 1, 1, {"raw": [(3, 6)]}, 0)
-    assert late == Used({"raw": [Span(3, 4)]})
+    assert late == Used({"raw": [IdRange(3, 4)]})
     assert queue.offer("q", 1, 1, 1, {"raw": [(4, 6)]}, 0) == Accepted(2)
 
 
 def test_an_empty_batch_uses_its_sources() -> None:
     queue = Queue(RULES)
     assert queue.offer("p", 1, 0, 0, {"raw": [(1, 4)]}, 0) == Accepted(1)
-    assert queue.offer("p", 1, 0, 0, {"raw": [(1, 4)]}, 0) == Used({"raw": [Span(1, 4)]})
+    assert queue.offer("p", 1, 0, 0, {"raw": [(1, 4)]}, 0) == Used({"raw": [IdRange(1, 4)]})
     assert queue.depth == 0
 
 
@@ -191,7 +191,7 @@ def test_a_channel_closes_when_all_declared_producers_have_finished() -> None:
     queue.finish("q")
     assert queue.closed
     assert not queue.drained
-    assert queue.offer("r", 1, 1, 1, {}, 0) == Refused("the channel is closed")
+    assert queue.offer("r", 1, 1, 1, {}, 0) == PutRefused("the channel is closed")
     queue.ack([(1, 3)])
     assert queue.drained
 
@@ -208,8 +208,8 @@ def test_a_producer_that_puts_again_had_not_finished() -> None:
 
 def test_a_batch_that_never_fits_is_refused_at_once() -> None:
     queue = Queue(RULES)
-    assert isinstance(queue.offer("p", 1, 13, 1, {}, 0), Refused)
-    assert isinstance(queue.offer("p", 1, 1, 101, {}, 0), Refused)
+    assert isinstance(queue.offer("p", 1, 13, 1, {}, 0), PutRefused)
+    assert isinstance(queue.offer("p", 1, 1, 101, {}, 0), PutRefused)
 
 
 def test_returned_records_come_before_newer_ones() -> None:

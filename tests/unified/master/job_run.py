@@ -19,7 +19,7 @@ from folkmoot.core.job import messages as m
 from folkmoot.host.event_log import LogReader, records_in
 from folkmoot.unified.master import events
 from folkmoot.unified.master.__main__ import substrate_of
-from folkmoot.unified.master.home import Home, JobOutcome, Settings
+from folkmoot.unified.master.home import Home, JobOutcome, JobSettings
 from unified.substrate.processes import PATIENCE, wait_gone
 
 E = TypeVar("E", bound=msgspec.Struct)
@@ -70,7 +70,7 @@ class JobRun(JobWatch):
         super().__init__(Home(folder / "job"), folder / "master.log")
         self.folder, self.ray = folder, ray
         where = {"substrate": "ray", "ray_address": ray} if ray else {}
-        self.home.create(spec, Settings(**{"alone": 60.0, **where, **settings}))
+        self.home.create(spec, JobSettings(**{"alone": 60.0, **where, **settings}))
         self.masters: list[subprocess.Popen[bytes]] = []
 
     # Masters.

@@ -5,7 +5,7 @@ from pathlib import Path
 from folkmoot.core.job import JobSpec, Resource, RoleSpec
 from folkmoot.core.job.messages import Create
 from folkmoot.unified.control import decode_birth
-from folkmoot.unified.master.home import Home, Settings
+from folkmoot.unified.master.home import Home, JobSettings
 from folkmoot.unified.master.launches import Launches
 
 ROLE = RoleSpec(
@@ -19,7 +19,7 @@ SPEC = JobSpec(name="job", roles={"a": ROLE}, env={"COLOUR": "of the job", "SHAP
 
 def launches(folder: Path) -> Launches:
     home = Home(folder / "job")
-    home.create(SPEC, Settings())
+    home.create(SPEC, JobSettings())
     return Launches(home, SPEC, "unix:/master")
 
 

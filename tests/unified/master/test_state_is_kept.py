@@ -12,7 +12,7 @@ from folkmoot.core.job.messages import Place
 from folkmoot.host.journal import Journal
 from folkmoot.unified.master import events
 from folkmoot.unified.master.__main__ import GIVE_UP
-from folkmoot.unified.master.home import Home, Settings
+from folkmoot.unified.master.home import Home, JobSettings
 from folkmoot.unified.master.prime_master import PrimeMaster
 from folkmoot.unified.substrate import Found, Launch, Name, Tell
 from unified.master.job_run import JobRun, job_run, role
@@ -75,7 +75,7 @@ def test_a_decision_that_cannot_be_saved_is_not_carried_out(
 ) -> None:
     """P7: a failed save that is only logged lets the stage advance on nothing."""
     home, orders = Home(folder / "job"), Orders()
-    home.create(JobSpec(name="test", roles={"a": role()}), Settings())
+    home.create(JobSpec(name="test", roles={"a": role()}), JobSettings())
 
     def fail(journal: Journal, record: bytes) -> None:
         raise OSError(errno.EIO, "the disk is gone")

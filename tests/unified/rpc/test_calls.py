@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from folkmoot.unified.rpc.client import Client
+from folkmoot.unified.rpc.client import RpcClient
 from folkmoot.unified.rpc.connect import connect
-from folkmoot.unified.rpc.connection import Connection, Peer
+from folkmoot.unified.rpc.connection import RpcConnection, RpcPeer
 from folkmoot.unified.rpc.directory import AddressBook
 from folkmoot.unified.rpc.errors import (
     CallTimeout,
@@ -23,11 +23,11 @@ from folkmoot.unified.rpc.errors import (
     WorkerDied,
 )
 from folkmoot.unified.rpc.execution import Execution
-from folkmoot.unified.rpc.methods import Methods
+from folkmoot.unified.rpc.methods import RemoteMethods
 from folkmoot.unified.rpc.server import Server
 
 SECRET = b"only this job knows it"
-ME = Peer.me("trainer-0", 1)
+ME = RpcPeer.me("trainer-0", 1)
 
 
 class Busy(Exception):
@@ -40,8 +40,8 @@ class Echo:
         self.release = threading.Event()
         self.entered = threading.Event()
 
-    def methods(self) -> Methods:
-        methods = Methods("rollout-0")
+    def methods(self) -> RemoteMethods:
+        methods = RemoteMethods("rollout-0")
         for name in ("echo", "fail", "wait", "later", "leave", "odd", "strange"):
             methods.export(name, getattr(self, name))
         methods.export("status", lambda: "RUNNING", inline=True)
@@ -77,12 +77,12 @@ class Place:
 
     def __init__(self, address: str) -> None:
         self.echo = Echo()
-        self.server = Server(Peer.me("rollout-0", 1), self.echo.methods(), SECRET)
+        self.server = Server(RpcPeer.me("rollout-0", 1), self.echo.methods(), SECRET)
         self.address = self.server.listen(address)
         self.book = AddressBook({"rollout-0": self.address})
 
-    def client(self, **options: Any) -> Client:
-        return Client("rollout-0", self.book, ME, SECRET, **options)
+    def client(self, **options: Any) -> RpcClient:
+        return RpcClient("rollout-0", self.book, ME, SECRET, **options)
 
 
 @pytest.fixture(params=["unix", "tcp"])
@@ -242,20 +242,20 @@ def test_with_patience_a_call_waits_until_the_worker_is_back(place: Place, tmp_p
 
 def test_another_actor_at_the_address_is_not_taken_for_the_one_called(place: Place) -> None:
     place.book.set("rollout-1", place.address)
-    client = Client("rollout-1", place.book, ME, SECRET)
+    client = RpcClient("rollout-1", place.book, ME, SECRET)
     with pytest.raises(Unauthorised, match=r"rollout-0 .* answers where rollout-1 was"):
         client.call("echo").result(60)
 
 
 def test_who_listens_can_call_who_connected(place: Place) -> None:
     """The master and an actor: one connection, calls in both directions."""
-    theirs = Methods("actor")
+    theirs = RemoteMethods("actor")
     theirs.export("double", lambda x: 2 * x)
-    opened: SimpleQueue[Connection] = SimpleQueue()
+    opened: SimpleQueue[RpcConnection] = SimpleQueue()
     closed = threading.Event()
     server = Server(
-        Peer.me("master"),
-        Methods("master"),
+        RpcPeer.me("master"),
+        RemoteMethods("master"),
         SECRET,
         on_open=opened.put,
         on_closed=lambda _: closed.set(),
@@ -311,15 +311,15 @@ def test_a_context_of_the_server_is_the_context_of_its_calls(tmp_path: Path) -> 
 
     def start(name: str, get: Callable[[], str]) -> None:
         who.set(name)
-        methods = Methods(name)
+        methods = RemoteMethods(name)
         methods.export("who", get)
-        servers.append(Server(Peer.me(name), methods, SECRET))
+        servers.append(Server(RpcPeer.me(name), methods, SECRET))
         servers[-1].listen(f"unix:{tmp_path}/{name}")
 
     for name in ("a-0", "b-0"):
         contextvars.copy_context().run(start, name, who.get)
     book = AddressBook({name: f"unix:{tmp_path}/{name}" for name in ("a-0", "b-0")})
-    clients = [Client(name, book, ME, SECRET) for name in ("a-0", "b-0")]
+    clients = [RpcClient(name, book, ME, SECRET) for name in ("a-0", "b-0")]
     assert [client.call("who").result(60) for client in clients] == ["a-0", "b-0"]
     for server in servers:
         server.close()

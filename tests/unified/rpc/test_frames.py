@@ -12,9 +12,9 @@ from folkmoot.unified.rpc.frames import (
     MAX_HEADER,
     PREFIX,
     SMALL,
-    Frame,
     FrameReader,
     Kind,
+    RpcFrame,
     encode,
 )
 from folkmoot.unified.rpc.handshake import LARGE, SEAL, Seal
@@ -35,7 +35,7 @@ def written(*frames: tuple[Kind, int, str, list[bytes]], seal: Seal | None = Non
     return stream
 
 
-def read(stream: bytes, reader: FrameReader, most: int = 1 << 30) -> list[Frame]:
+def read(stream: bytes, reader: FrameReader, most: int = 1 << 30) -> list[RpcFrame]:
     """All frames of a stream that arrives in pieces of at most so many bytes."""
     frames, rest = [], memoryview(stream)
     while rest:
@@ -70,7 +70,7 @@ def test_any_other_bytes_are_a_frame_error_or_wait_for_more(data: st.DataObject)
             frames = read(stream, FrameReader(max_payload=10_000))
         except FrameError:
             continue
-        assert all(isinstance(frame, Frame) for frame in frames)
+        assert all(isinstance(frame, RpcFrame) for frame in frames)
 
 
 @given(st.integers(0, 100_000), st.integers(1, 255), st.sampled_from([3, LARGE]))

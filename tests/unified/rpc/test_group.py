@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.unified.rpc.client import Client
-from folkmoot.unified.rpc.connection import Peer
+from folkmoot.unified.rpc.client import RpcClient
+from folkmoot.unified.rpc.connection import RpcPeer
 from folkmoot.unified.rpc.directory import AddressBook
 from folkmoot.unified.rpc.errors import CallTimeout, RemoteError, RpcError, WorkerDied
 from folkmoot.unified.rpc.group import Broadcast, RoleActor, RoleGroup, split
-from folkmoot.unified.rpc.methods import EXPORTED, Methods, rpc
+from folkmoot.unified.rpc.methods import EXPORTED, RemoteMethods, rpc
 from folkmoot.unified.rpc.proxy import proxy
 from folkmoot.unified.rpc.server import Server
 
@@ -69,11 +69,11 @@ class Role:
         book = AddressBook()
         for worker in self.workers:
             name = f"rollout-{worker.rank}"
-            methods = Methods(name)
+            methods = RemoteMethods(name)
             methods.export_instance(worker)
-            self.servers.append(Server(Peer.me(name, 1), methods, SECRET))
+            self.servers.append(Server(RpcPeer.me(name, 1), methods, SECRET))
             book.set(name, self.servers[-1].listen(f"unix:{folder}/{name}"))
-        clients = [Client(f"rollout-{k}", book, Peer.me("me"), SECRET) for k in range(count)]
+        clients = [RpcClient(f"rollout-{k}", book, RpcPeer.me("me"), SECRET) for k in range(count)]
         self.group = RoleGroup("rollout", [RoleActor(c, k) for k, c in enumerate(clients)])
 
     def close(self) -> None:
@@ -247,7 +247,7 @@ def test_methods_are_named_marked_and_exported_once(monkeypatch: pytest.MonkeyPa
     def implementation(x: int, y: int = 0) -> str:
         return f"{x}-{y}"
 
-    methods = Methods("rollout-0")
+    methods = RemoteMethods("rollout-0")
     methods.export_instance(Rollout(0), "env")
     assert methods.names() == [
         "env.another_name", "env.fail_on", "env.generate", "env.lose_one", "env.scale", "env.where",

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from folkmoot.unified.rpc import call as calls
-from folkmoot.unified.rpc.client import Client
-from folkmoot.unified.rpc.connection import Peer
+from folkmoot.unified.rpc.client import RpcClient
+from folkmoot.unified.rpc.connection import RpcPeer
 from folkmoot.unified.rpc.directory import AddressBook
 from folkmoot.unified.rpc.errors import CallTimeout, WorkerDied
 from unified.substrate.processes import stop
@@ -20,11 +20,11 @@ from unified.substrate.processes import stop
 SECRET = b"only this job knows it"
 SERVE = f"""
 import os, sys, threading
-from folkmoot.unified.rpc.connection import Peer
-from folkmoot.unified.rpc.methods import Methods
+from folkmoot.unified.rpc.connection import RpcPeer
+from folkmoot.unified.rpc.methods import RemoteMethods
 from folkmoot.unified.rpc.server import Server
 from folkmoot.unified.rpc.io_loop import io_loop
-methods = Methods("rollout-0")
+methods = RemoteMethods("rollout-0")
 methods.export("echo", lambda x: x)
 methods.export("pid", os.getpid)
 entered, released = threading.Event(), threading.Event()
@@ -37,7 +37,7 @@ methods.export("release", released.set, inline=True)
 if "fork" in sys.argv:
     io_loop()  # what is pre-imported may have used it; the child begins its own
     if os.fork(): os._exit(os.wait()[1])
-server = Server(Peer.me("rollout-0", 1), methods, {SECRET!r})
+server = Server(RpcPeer.me("rollout-0", 1), methods, {SECRET!r})
 print(server.listen(sys.argv[1]), flush=True)
 sys.stdin.read()
 """
@@ -51,7 +51,7 @@ class Rollout:
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().strip()
         book = AddressBook({"rollout-0": self.address})
-        self.client = Client("rollout-0", book, Peer.me("trainer-0"), SECRET)
+        self.client = RpcClient("rollout-0", book, RpcPeer.me("trainer-0"), SECRET)
 
 
 @contextlib.contextmanager

@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from folkmoot.unified.rpc import address as addresses
 from folkmoot.unified.rpc import entrance
 from folkmoot.unified.rpc.call import STACKS, Call
-from folkmoot.unified.rpc.client import Client
+from folkmoot.unified.rpc.client import RpcClient
 from folkmoot.unified.rpc.connect import connect
-from folkmoot.unified.rpc.connection import Peer
+from folkmoot.unified.rpc.connection import RpcPeer
 from folkmoot.unified.rpc.directory import AddressBook
 from folkmoot.unified.rpc.errors import RemoteError, RpcError, Unauthorised, WorkerDied
 from folkmoot.unified.rpc.frames import Kind, encode
 from folkmoot.unified.rpc.handshake import MAC, MAGIC, OPENING, Caller, Listener, Seal, call_out
-from folkmoot.unified.rpc.methods import Methods
+from folkmoot.unified.rpc.methods import RemoteMethods
 from folkmoot.unified.rpc.server import Server
 
 SECRET = b"only this job knows it"
-ME = Peer.me("trainer-0", 1)
+ME = RpcPeer.me("trainer-0", 1)
 unpickled: list[str] = []
 
 
@@ -38,9 +38,9 @@ class Trap:
 
 @pytest.fixture(params=["unix", "tcp"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    methods = Methods("rollout-0")
+    methods = RemoteMethods("rollout-0")
     methods.export("echo", lambda x: x)
-    made = Server(Peer.me("rollout-0", 1), methods, SECRET)
+    made = Server(RpcPeer.me("rollout-0", 1), methods, SECRET)
     unix = request.param == "unix"
     made.listen(f"unix:{tmp_path}/rollout-0" if unix else "tcp:127.0.0.1:0")
     yield made
@@ -51,8 +51,8 @@ def at(server: Server) -> str:
     return server.entrance.addresses[0]
 
 
-def client(server: Server) -> Client:
-    return Client("rollout-0", AddressBook({"rollout-0": at(server)}), ME, SECRET)
+def client(server: Server) -> RpcClient:
+    return RpcClient("rollout-0", AddressBook({"rollout-0": at(server)}), ME, SECRET)
 
 
 def ended(stream: socket.socket) -> bool:
@@ -156,9 +156,9 @@ def test_a_peer_that_does_not_say_hello_first_is_cut_off(server: Server) -> None
 
 
 def test_over_tcp_a_frame_that_somebody_put_in_is_not_decoded() -> None:
-    methods = Methods("rollout-0")
+    methods = RemoteMethods("rollout-0")
     methods.export("echo", lambda x: x)
-    server = Server(Peer.me("rollout-0", 1), methods, SECRET)
+    server = Server(RpcPeer.me("rollout-0", 1), methods, SECRET)
     line = connect(server.listen("tcp:127.0.0.1:0"), ME, SECRET)
     assert line.call("echo", 1).result(60) == 1
     pieces = encode(Kind.Call, 99, "echo", [pickle.dumps(((Trap(),), {}))])
@@ -183,7 +183,7 @@ def test_a_stranger_who_listens_gets_no_calls() -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        made = Client("rollout-0", AddressBook({"rollout-0": address}), ME, SECRET)
+        made = RpcClient("rollout-0", AddressBook({"rollout-0": address}), ME, SECRET)
         with pytest.raises(Unauthorised, match="does not know the job's secret"):
             made.call("echo", 1).result(60)
         thread.join(60)
@@ -222,7 +222,7 @@ def test_a_short_secret_is_refused() -> None:
 def test_a_socket_is_only_for_its_owner_and_its_path_may_be_long(tmp_path: Path) -> None:
     folder = tmp_path / ("x" * 120) / "sockets"
     folder.parent.mkdir()
-    server = Server(Peer.me("a-0"), Methods("a-0"), SECRET)
+    server = Server(RpcPeer.me("a-0"), RemoteMethods("a-0"), SECRET)
     address = server.listen(f"unix:{folder}/a-0")
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / "a-0").stat().st_mode & 0o777 == 0o600

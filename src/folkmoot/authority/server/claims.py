@@ -26,7 +26,7 @@ class CannotRead(Exception):
     """The store cannot be read from here; the message says why."""
 
 
-class Policy(StrEnum):
+class ClaimPolicy(StrEnum):
     """What to do when the store cannot be read from the server."""
 
     auto = "auto"  # believe the checkpointer, who has read its work back
@@ -41,7 +41,9 @@ Check = Callable[[Coordinator, Claim, Callable[[], bool]], Awaitable[str | None]
 
 
 class Claims:
-    def __init__(self, check: Check, policy: Policy = Policy.auto, tell: Tell | None = None):
+    def __init__(
+        self, check: Check, policy: ClaimPolicy = ClaimPolicy.auto, tell: Tell | None = None
+    ):
         self._check, self._policy = check, policy
         self._tell = tell or (lambda event: None)
         self._free = asyncio.Semaphore(AT_ONCE)
@@ -53,7 +55,7 @@ class Claims:
         """As `Keeper.submit`, once the claim was found true."""
         state = keeper.state
         refused = apply(state, claim, keeper.now(), 0).refused
-        if refused or self._policy is Policy.never:
+        if refused or self._policy is ClaimPolicy.never:
             return await keeper.submit(claim)  # nothing that needs reading, or nobody to read
         if (state.epoch_number, claim.model_hash) != self._wanted:
             self._wanted, self._tries = (state.epoch_number, claim.model_hash), {}
@@ -78,7 +80,7 @@ class Claims:
             async with self._free:
                 false = await self._check(keeper.state, claim, over)
         except CannotRead as error:
-            if self._policy is Policy.always:
+            if self._policy is ClaimPolicy.always:
                 false = f"the server cannot read the store: {error}"
             else:
                 self._tell(events.ClaimTrusted(claim.sender, claim.location, str(error)))

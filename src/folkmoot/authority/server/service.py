@@ -81,7 +81,7 @@ class Service:
             asked = (await _message_of(context)).run_id
         run_id = self.keeper.state.run.run_id
         if asked != run_id:
-            raise Refusal(Code.NOT_FOUND, f"this server keeps run '{run_id}', not '{asked}'")
+            raise Abort(Code.NOT_FOUND, f"this server keeps run '{run_id}', not '{asked}'")
         return wire.HelloReply(run_id=run_id, session=self.session)
 
     async def submit(self, context: Any) -> Any:
@@ -100,7 +100,7 @@ class Service:
                 refused = await self.keeper.submit(message)
         except OSError as error:
             reason = f"the server cannot record anything now: {error}"
-            raise Refusal(Code.UNAVAILABLE, reason) from None
+            raise Abort(Code.UNAVAILABLE, reason) from None
         return refused.code if refused else ""
 
     def _message(self, key: bytes, payload: bytes) -> m.ClientMessage | m.OwnerMessage | None:
@@ -114,12 +114,12 @@ class Service:
         try:
             message: m.ClientMessage | m.OwnerMessage = _messages.decode(payload)
         except UNREADABLE as error:
-            raise Refusal(Code.INVALID_ARGUMENT, f"not a message of a client: {error}") from None
+            raise Abort(Code.INVALID_ARGUMENT, f"not a message of a client: {error}") from None
         if isinstance(message, m.OwnerMessage):
             if key not in self.access.owners:
-                raise Refusal(Code.PERMISSION_DENIED, "only an owner of the run may say that")
+                raise Abort(Code.PERMISSION_DENIED, "only an owner of the run may say that")
         elif message.sender != key:
-            raise Refusal(Code.PERMISSION_DENIED, "the message names another sender than its key")
+            raise Abort(Code.PERMISSION_DENIED, "the message names another sender than its key")
         self._attending.heard(key)
         return message
 
@@ -128,7 +128,7 @@ class Service:
         wanted = await self._hear("Read", context, _range)
         files = await asyncio.to_thread(_files, self.data)
         if wanted.name not in files:
-            raise Refusal(Code.NOT_FOUND, f"no data file '{wanted.name}' here")
+            raise Abort(Code.NOT_FOUND, f"no data file '{wanted.name}' here")
         size, data = await asyncio.to_thread(_read, files[wanted.name], wanted)
         return wire.Data(size=size, data=data)
 
@@ -136,7 +136,7 @@ class Service:
         key, life = await self._hear("Watch", context, _watching)
         silence = self.keeper.state.run.config.health_check_timeout
         if not self._attending.begin(key, life, context, silence):
-            raise Refusal(Code.ALREADY_EXISTS, TAKEN)
+            raise Abort(Code.ALREADY_EXISTS, TAKEN)
         self.changes.watchers += 1
         try:
             version = -1
@@ -161,9 +161,9 @@ class Service:
             signing.verify(key, request.signature, data)
             self._nonces.take(key, request.nonce)
         except signing.Unauthenticated as error:
-            raise Refusal(Code.UNAUTHENTICATED, str(error)) from None
+            raise Abort(Code.UNAUTHENTICATED, str(error)) from None
         if not self.access.member(key):
-            raise Refusal(Code.PERMISSION_DENIED, "this key is not on the run's allow-list")
+            raise Abort(Code.PERMISSION_DENIED, "this key is not on the run's allow-list")
         return key
 
     async def _hear(
@@ -174,7 +174,7 @@ class Service:
             try:
                 request = await _message_of(context)
                 heard = decode(self._authenticate(method, request), request.payload)
-            except Refusal:
+            except Abort:
                 self._admission.judge(context.peer(), refused=True)
                 raise
         self._admission.judge(context.peer(), refused=False)
@@ -186,10 +186,10 @@ class Service:
             async with self._admission.passing(context.peer()):
                 yield
         except Crowded as error:
-            raise Refusal(Code.RESOURCE_EXHAUSTED, str(error)) from None
+            raise Abort(Code.RESOURCE_EXHAUSTED, str(error)) from None
 
 
-class Refusal(Exception):
+class Abort(Exception):
     """How a request ends that is not answered."""
 
     def __init__(self, code: grpc.StatusCode, why: str) -> None:
@@ -207,7 +207,7 @@ def _unary(answer: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
     async def handler(_: Any, context: Any) -> Any:
         try:
             return await answer(context)
-        except Refusal as refusal:
+        except Abort as refusal:
             refusal.tell(context)
         return _NOTHING
 
@@ -219,7 +219,7 @@ def _stream(answers: Callable[[Any], AsyncIterator[bytes]], request: Any) -> Any
         try:
             async for message in answers(context):
                 yield message
-        except Refusal as refusal:
+        except Abort as refusal:
             refusal.tell(context)
 
     return grpc.stream_stream_rpc_method_handler(handler, request.FromString)
@@ -233,7 +233,7 @@ async def _message_of(context: Any) -> Any:
     except TimeoutError:
         message = grpc.aio.EOF
     if message is grpc.aio.EOF:
-        raise Refusal(Code.INVALID_ARGUMENT, "no message came with the request")
+        raise Abort(Code.INVALID_ARGUMENT, "no message came with the request")
     return message
 
 
@@ -242,14 +242,14 @@ def _watching(key: bytes, payload: bytes) -> tuple[bytes, bytes]:
     try:
         return key, _lives.decode(payload) if payload else b""
     except UNREADABLE as error:
-        raise Refusal(Code.INVALID_ARGUMENT, f"not a word of who watches: {error}") from None
+        raise Abort(Code.INVALID_ARGUMENT, f"not a word of who watches: {error}") from None
 
 
 def _range(key: bytes, payload: bytes) -> wire.Range:
     try:
         return _ranges.decode(payload)
     except UNREADABLE as error:
-        raise Refusal(Code.INVALID_ARGUMENT, f"not a range: {error}") from None
+        raise Abort(Code.INVALID_ARGUMENT, f"not a range: {error}") from None
 
 
 def _files(folder: Path | None) -> dict[str, Path]:

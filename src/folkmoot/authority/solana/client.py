@@ -23,7 +23,7 @@ from folkmoot.authority.solana.account import Record, slot_of
 from folkmoot.authority.solana.follower import Follower
 from folkmoot.authority.solana.place import parse_place
 from folkmoot.authority.solana.rpc import Rpc
-from folkmoot.authority.solana.seeds import Chain, chain_of
+from folkmoot.authority.solana.seeds import HashChain, chain_of
 from folkmoot.authority.solana.sender import NOT_GRANTED, NOT_OURS, Sender
 from folkmoot.authority.solana.subset import fitted, misfits
 from folkmoot.core.config import all_broken
@@ -68,7 +68,7 @@ class SolanaAuthority:
         self._record: Record = None
         self.state: Coordinator | None = None
         """The newest one, whole."""
-        self._chain: tuple[int, Chain] | None = None
+        self._chain: tuple[int, HashChain] | None = None
 
     def watch(self) -> AsyncIterator[Coordinator]:
         self._start()

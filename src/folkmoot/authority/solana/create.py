@@ -22,7 +22,7 @@ GROW_AT_ONCE = 16  # instructions in one transaction
 RENT_MAX = 2 * 6960 * (128 + layout.RUN.itemsize)
 
 
-class Owner:
+class RunOwner:
     """What the key `identity` does to the run at `place`."""
 
     def __init__(self, place: Place, identity: Identity) -> None:

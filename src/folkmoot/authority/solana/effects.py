@@ -19,7 +19,7 @@ def effects_between(before: Coordinator, after: Coordinator, now: int) -> Iterat
     """In the order in which the core tells them; `now` is when `after` was seen."""
     if before.run != after.run:
         yield m.Updated(tuple(map(str, changes(before.run, after.run))))
-    was, is_ = _members(before), _members(after)
+    was, is_ = before.present, after.present
     yield from (m.ClientJoined(identity) for identity in sorted(is_ - was))
     yield from _judged(before, after)
     yield from _removed(before, after, now, was - is_)
@@ -40,11 +40,6 @@ def effects_between(before: Coordinator, after: Coordinator, now: int) -> Iterat
         current = after.round
         samples = total(current.spans)
         yield m.RoundStarted(after.epoch_number, current.height, current.step, samples)
-
-
-def _members(state: Coordinator) -> set[bytes]:
-    here = {client.id for client in state.epoch.clients if not client.left}
-    return here | {waiting.id for waiting in state.pending}
 
 
 def _round(state: Coordinator) -> tuple[int, int]:

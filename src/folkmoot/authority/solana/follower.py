@@ -20,7 +20,7 @@ from folkmoot.authority import Denied, Unreachable
 from folkmoot.authority.solana import answers, layout
 from folkmoot.authority.solana.account import AccountError, Record, read, state_of
 from folkmoot.authority.solana.place import websocket_url
-from folkmoot.authority.solana.rpc import Behind, Rpc
+from folkmoot.authority.solana.rpc import NodesBehind, Rpc
 from folkmoot.core.coordinator import Coordinator
 from folkmoot.core.unreadable import UNREADABLE
 from folkmoot.host.clock import backoff
@@ -139,7 +139,7 @@ class Follower:
 
     def _checked(self, slot: int) -> int:
         if slot < self._rpc.since:
-            raise Behind(f"a node shows what was before slot {self._rpc.since}")
+            raise NodesBehind(f"a node shows what was before slot {self._rpc.since}")
         return slot
 
     def _news(self, account: answers.Account | None) -> tuple[Record, Coordinator] | None:

@@ -28,7 +28,7 @@ class LinkError(ValueError):
     """The object cannot become a program; the message says why."""
 
 
-class Section(NamedTuple):
+class ElfSection(NamedTuple):
     name: str
     kind: int
     flags: int
@@ -68,7 +68,7 @@ def link(object_: bytes, entry: str = "entrypoint") -> bytes:
     return _file(bytes(data), bytes(code), start)
 
 
-def _sections(object_: bytes) -> list[Section]:
+def _sections(object_: bytes) -> list[ElfSection]:
     head = _HEADER.unpack_from(object_)
     if head[0][:6] != b"\x7fELF\x02\x01" or head[1] != ET_REL or head[2] != EM_BPF:
         raise LinkError("not a relocatable BPF object")
@@ -76,7 +76,7 @@ def _sections(object_: bytes) -> list[Section]:
     raw = [_SECTION.unpack_from(object_, at + k * _SECTION.size) for k in range(count)]
     names = object_[raw[names_at][4] :]
     return [
-        Section(
+        ElfSection(
             _string(names, r[0]), r[1], r[2],
             bytes(r[5]) if r[1] == NOBITS else object_[r[4] : r[4] + r[5]], r[6], r[7],
         )
@@ -88,7 +88,7 @@ def _string(table: bytes, at: int) -> str:
     return table[at : table.index(b"\0", at)].decode()
 
 
-def _symbols(sections: list[Section]) -> list[Symbol]:
+def _symbols(sections: list[ElfSection]) -> list[Symbol]:
     for section in sections:
         if section.kind == SYMTAB:
             names = sections[section.link].data
@@ -98,7 +98,7 @@ def _symbols(sections: list[Section]) -> list[Symbol]:
 
 
 def _relocate(
-    sections: list[Section],
+    sections: list[ElfSection],
     symbols: list[Symbol],
     offsets: dict[int, int],
     code_section: int,

@@ -48,7 +48,7 @@ class TransactionRefused(Exception):
         self.error = error
 
 
-class Behind(Unreachable):
+class NodesBehind(Unreachable):
     """Those who answer do not know yet what the caller does."""
 
 
@@ -72,11 +72,11 @@ class Rpc:
         for wait in BEHIND_WAITS:
             try:
                 return await self._ask_in_turn(read, method, params)
-            except Behind:
+            except NodesBehind:
                 await asyncio.sleep(wait)
         try:
             return await self._ask_in_turn(read, method, params)
-        except Behind:
+        except NodesBehind:
             self.since = 0  # whoever told of that slot was wrong, or the cluster forgot it
             raise
 
@@ -115,8 +115,8 @@ class Rpc:
             self._first = at
             return result
         kind = type(troubles[0]) if len({type(error) for error in troubles}) == 1 else Unreachable
-        if any(isinstance(error, Behind) for error in troubles):
-            kind = Behind
+        if any(isinstance(error, NodesBehind) for error in troubles):
+            kind = NodesBehind
         raise kind("; ".join(dict.fromkeys(map(str, troubles))))
 
     async def _ask(self, url: str, read: Read[T], method: str, params: Any) -> T:
@@ -142,7 +142,7 @@ class Rpc:
 def _refused(url: str, error: _Error) -> Exception:
     message = plain_text(error.message)
     if error.code == BEHIND:
-        return Behind(f"{named(url)}: it is behind the cluster")
+        return NodesBehind(f"{named(url)}: it is behind the cluster")
     if error.code in REFUSALS:
         return TransactionRefused(
             message, error.data.get("err") if isinstance(error.data, dict) else None

@@ -18,7 +18,7 @@ from folkmoot.host.signing import Identity
 LINKS = 65_536
 
 
-class Chain:
+class HashChain:
     """One client's links."""
 
     def __init__(self, secret: bytes, links: int = LINKS) -> None:
@@ -46,10 +46,10 @@ class Chain:
         return self._before.get(last)
 
 
-def chain_of(identity: Identity, run_id: str, salt: int) -> Chain:
+def chain_of(identity: Identity, run_id: str, salt: int) -> HashChain:
     """The chain of a key that joined with `salt`; a client that restarts finds it again."""
     name = sha256(run_id.encode()).digest()
-    return Chain(identity.sign(b"folkmoot seeds 1" + name + salt.to_bytes(8, "little")))
+    return HashChain(identity.sign(b"folkmoot seeds 1" + name + salt.to_bytes(8, "little")))
 
 
 def next_seed(run: Any, reveal: bytes = b"") -> int:

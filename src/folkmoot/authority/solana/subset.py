@@ -13,7 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from folkmoot.authority.solana import layout
-from folkmoot.core.config import Broken, all_broken
+from folkmoot.core.config import Broken
 from folkmoot.core.coordinator.conditions import ms
 from folkmoot.core.coordinator.config import CoordinatorConfig, Run
 from folkmoot.core.coordinator.machine import encode
@@ -84,10 +84,6 @@ def fitted(run: Run) -> Run:
     if run.config.max_clients != _DEFAULT_MAX:
         return run
     return replace(run, config=replace(run.config, max_clients=layout.CLIENTS))
-
-
-def fits(run: Run) -> bool:
-    return not any(all_broken(run)) and not any(misfits(run))
 
 
 def numbers(run: Run, points_per_epoch: int = 0) -> np.ndarray[Any, Any]:

@@ -20,7 +20,7 @@ POOR = ("AccountNotFound", "InsufficientFundsForFee", "InsufficientFundsForRent"
 NEGATIVE_LAMPORTS = 1
 
 
-class TooLarge(ValueError):
+class TransactionTooLarge(ValueError):
     """A transaction that no cluster takes."""
 
 
@@ -39,7 +39,7 @@ def signed(
     made = VersionedTransaction(message, [signer])
     size = len(bytes(made))
     if size > PACKET:
-        raise TooLarge(f"the transaction has {size} bytes, and a cluster takes {PACKET}")
+        raise TransactionTooLarge(f"the transaction has {size} bytes, and a cluster takes {PACKET}")
     return made
 
 

@@ -34,7 +34,7 @@ def trainer_healthy_score_by_witnesses(
     return scores
 
 
-class Judgement(NamedTuple):
+class TrainerScore(NamedTuple):
     """What the witnesses of a round say about the work of one."""
 
     owed: Share  # samples whose results no quorum would have learnt
@@ -43,7 +43,7 @@ class Judgement(NamedTuple):
     learnt: tuple[int, ...] = ()
 
 
-def judge(state: Coordinator, by: Round, work: Round) -> Judgement:
+def judge(state: Coordinator, by: Round, work: Round) -> TrainerScore:
     """Judge the shares of `work` by the witnesses of `by`.
 
     A result is learnt when a quorum attests it, and its sender is unhealthy when a quorum did not
@@ -54,7 +54,7 @@ def judge(state: Coordinator, by: Round, work: Round) -> Judgement:
     shares = [(state.place(work, i), share) for i, share in state.assignment(work).shares()]
     quorum, heard = state.quorum(by), len(by.witnesses)
     if heard < quorum:
-        return Judgement(tuple(work.spans), ())
+        return TrainerScore(tuple(work.spans), ())
     identities = [state.epoch.clients[place].id for place, _ in shares]
     scores = trainer_healthy_score_by_witnesses(identities, state, by).tolist()
     refused = Counter(place for witness in by.witnesses for place in witness.screened)
@@ -65,7 +65,7 @@ def judge(state: Coordinator, by: Round, work: Round) -> Judgement:
     unhealthy = (p for p, _, s in rows if heard - s - saw.get(p, 0) >= quorum)
     screened = (p for p, _, _ in rows if p in unlearnt and refused[p] >= quorum)
     learnt = (p for p, _, _ in rows if p not in unlearnt)
-    return Judgement(owed, *(tuple(sorted(places)) for places in (unhealthy, screened, learnt)))
+    return TrainerScore(owed, *(tuple(sorted(places)) for places in (unhealthy, screened, learnt)))
 
 
 def _saw_only(state: Coordinator, by: Round, place: int) -> int:

@@ -52,7 +52,6 @@ class WitnessMetadata(msgspec.Struct, frozen=True, array_like=True):
     """For people who watch a run. Told on, not kept."""
 
     tokens_per_second: float = 0.0
-    bandwidth_per_second: float = 0.0
     loss: float = 0.0
     evaluations: Annotated[
         tuple[tuple[EvaluationName, float], ...], msgspec.Meta(max_length=EVALUATIONS_MAX)

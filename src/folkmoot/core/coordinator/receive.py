@@ -24,9 +24,11 @@ from folkmoot.core.coordinator.state import (
     Checkpoint,
     CheckpointSource,
     Coordinator,
+    Epoch,
     Left,
     Pending,
     Phase,
+    Progress,
     Saving,
     Witness,
     bit,
@@ -55,6 +57,18 @@ def member(state: Coordinator, identity: bytes) -> int | None:
         return None
     place = state.find(identity)
     return None if place is None or state.epoch.clients[place].left else place
+
+
+def _speaker(
+    state: Coordinator, sender: bytes, epoch: int, right_round: bool = True
+) -> int | Reason:
+    """The place of a member that speaks of this epoch, and of the right round of it."""
+    if epoch != state.epoch_number:
+        return Reason.WrongEpoch
+    if not right_round:
+        return Reason.WrongRound
+    place = member(state, sender)
+    return Reason.NotAMember if place is None else place
 
 
 def join(state: Coordinator, message: m.Join, now: int) -> Received:
@@ -93,11 +107,9 @@ def join(state: Coordinator, message: m.Join, now: int) -> Received:
 def ready(state: Coordinator, message: m.Ready, now: int) -> Received:
     if state.phase is not Phase.Warmup:
         return Reason.WrongState
-    if message.epoch != state.epoch_number:
-        return Reason.WrongEpoch
-    place = member(state, message.sender)
-    if place is None:
-        return Reason.NotAMember
+    place = _speaker(state, message.sender, message.epoch)
+    if isinstance(place, Reason):
+        return place
     if bit(state.epoch.ready, place):
         return Reason.Duplicate
     state = absence.spoke(state, place)
@@ -110,13 +122,10 @@ def ready(state: Coordinator, message: m.Ready, now: int) -> Received:
 def witness(state: Coordinator, message: m.OpportunisticWitness, now: int) -> Received:
     if state.phase not in IN_ROUND:
         return Reason.WrongState
-    if message.epoch != state.epoch_number:
-        return Reason.WrongEpoch
-    if message.height != state.round.height:
-        return Reason.WrongRound
-    place = member(state, message.sender)
-    if place is None:
-        return Reason.NotAMember
+    right_round = message.height == state.round.height
+    place = _speaker(state, message.sender, message.epoch, right_round)
+    if isinstance(place, Reason):
+        return place
     refusal = _wrong_place(state, message, place) or _wrong_content(state, message)
     if refusal:
         return refusal
@@ -192,11 +201,9 @@ def opportunistic_cooldown(
         return _saved(state, saving, message, now)
     if state.phase is not Phase.Cooldown or state.epoch.cooldown is None:
         return Reason.WrongState
-    if message.epoch != state.epoch_number:
-        return Reason.WrongEpoch
-    place = member(state, message.sender)
-    if place is None:
-        return Reason.NotAMember
+    place = _speaker(state, message.sender, message.epoch)
+    if isinstance(place, Reason):
+        return place
     if place not in absence.storing(state):
         return Reason.NotACheckpointer
     if state.epoch.checkpointed:
@@ -206,38 +213,31 @@ def opportunistic_cooldown(
         or state.checkpoint.source is not CheckpointSource.P2P
     ):
         return Reason.WrongModel
-    if not _is_stored_there(state.run.model.checkpoint, message.location):
-        return Reason.WrongLocation
-    what = (message.location, message.model_hash, state.progress, _when(state, now))
-    stored = Checkpoint(CheckpointSource.P2P, *what)
-    epoch = replace(state.epoch, checkpointed=True)
-    done = m.CheckpointStored(message.location, state.progress.step)
-    return replace(state, epoch=epoch, checkpoint=stored), (done,)
+    return _stored(state, replace(state.epoch, checkpointed=True), message, state.progress, now)
 
 
 def _saved(
     state: Coordinator, saving: Saving, message: m.OpportunisticCooldown, now: int
 ) -> Received:
     """A model of the epoch under way is stored; the one it began with is where it was."""
-    if message.epoch != state.epoch_number:
-        return Reason.WrongEpoch
-    place = member(state, message.sender)
-    if place is None:
-        return Reason.NotAMember
+    place = _speaker(state, message.sender, message.epoch)
+    if isinstance(place, Reason):
+        return place
     if place not in checkpoints.savers(state):
         return Reason.NotACheckpointer
+    epoch = replace(state.epoch, saving=None, saved=True)
+    return _stored(state, epoch, message, saving.progress, now)
+
+
+def _stored(
+    state: Coordinator, epoch: Epoch, message: m.OpportunisticCooldown, of: Progress, now: int
+) -> Received:
     if not _is_stored_there(state.run.model.checkpoint, message.location):
         return Reason.WrongLocation
-    what = (message.location, message.model_hash, saving.progress, _when(state, now))
-    stored = Checkpoint(state.checkpoint.source, *what)
-    epoch = replace(state.epoch, saving=None, saved=True)
-    done = m.CheckpointStored(message.location, saving.progress.step)
-    return replace(state, epoch=epoch, checkpoint=stored), (done,)
-
-
-def _when(state: Coordinator, now: int) -> int:
-    """Counts where checkpoints are made by time."""
-    return now if state.run.config.checkpoint_time else 0
+    at = now if state.run.config.checkpoint_time else 0
+    what = (message.location, message.model_hash, of, at)
+    state = replace(state, epoch=epoch, checkpoint=Checkpoint(state.checkpoint.source, *what))
+    return state, (m.CheckpointStored(message.location, of.step),)
 
 
 def _is_stored_there(root: str, location: str) -> bool:
@@ -308,13 +308,10 @@ def call_gone(state: Coordinator, message: m.CallGone, now: int) -> Received:
     election = state.election
     if election is None:
         return Reason.WrongState
-    if message.epoch != state.epoch_number:
-        return Reason.WrongEpoch
-    if message.height != election.height:
-        return Reason.WrongRound
-    place = member(state, message.sender)
-    if place is None:
-        return Reason.NotAMember
+    right_round = message.height == election.height
+    place = _speaker(state, message.sender, message.epoch, right_round)
+    if isinstance(place, Reason):
+        return place
     gone, false = ({state.find(x) for x in names} for names in (message.gone, message.equivocated))
     if None in gone | false or place in gone | false:
         return Reason.UnknownClient

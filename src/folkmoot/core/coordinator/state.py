@@ -222,6 +222,12 @@ class Coordinator(msgspec.Struct, frozen=True):
         return at if at < len(clients) and clients[at].id == identity else None
 
     @property
+    def present(self) -> set[bytes]:
+        """Who is in this epoch and has not left, or waits for the next one."""
+        members = {client.id for client in self.epoch.clients if not client.left}
+        return members | {pending.id for pending in self.pending}
+
+    @property
     def active(self) -> int:
         """Clients of this epoch that have not left."""
         return len(self.epoch.clients) - len(self.epoch.absent)

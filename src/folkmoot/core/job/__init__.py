@@ -3,7 +3,7 @@
 from folkmoot.core.job.backoff import Backoff
 from folkmoot.core.job.config import ChannelSpec, JobBudget, JobSpec, RoleBudget, RoleSpec, Timeouts
 from folkmoot.core.job.machine import TABLE, AnyEvent, apply, create, decode, encode, next_tick
-from folkmoot.core.job.placement import Bundle, Cluster, Gang, Resource
+from folkmoot.core.job.placement import Bundle, ClusterSize, Gang, Resource
 from folkmoot.core.job.state import Actor, Phase, Role, Stage, State, actor_id, sub_master_id
 
 __all__ = [
@@ -13,7 +13,7 @@ __all__ = [
     "Backoff",
     "Bundle",
     "ChannelSpec",
-    "Cluster",
+    "ClusterSize",
     "Gang",
     "JobBudget",
     "JobSpec",

@@ -14,7 +14,7 @@ import msgspec
 
 from folkmoot.core.config import Broken, settle_floats
 from folkmoot.core.job.backoff import Backoff
-from folkmoot.core.job.placement import Amounts, Bundle, Cluster, Gang, Resource, Strategy, add
+from folkmoot.core.job.placement import Amounts, Bundle, ClusterSize, Gang, Resource, Strategy, add
 
 MAX_WORKERS = 65_536
 MAX_SECONDS = 4e6
@@ -216,7 +216,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     # Groups of roles whose workers share nodes: the k-th group of each is placed with the k-th of
     # the others.
     colocate: tuple[tuple[str, ...], ...] = ()
-    cluster: Cluster | None = None
+    cluster: ClusterSize | None = None
     env: dict[str, str] = {}
     config: dict[str, Any] = {}
     budget: JobBudget = JobBudget()

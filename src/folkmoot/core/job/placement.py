@@ -66,7 +66,7 @@ class Gang(msgspec.Struct, frozen=True):
         return total
 
 
-class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterSize(msgspec.Struct, frozen=True, kw_only=True):
     """What the job may count on, if that is known beforehand: so many nodes with this each."""
 
     nodes: int = 1

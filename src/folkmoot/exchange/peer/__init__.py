@@ -11,9 +11,9 @@ from folkmoot.exchange.peer.events import (
     PeerEvent,
     TurnedAway,
 )
-from folkmoot.exchange.peer.fetch import Unavailable
+from folkmoot.exchange.peer.fetch import FetchFailed
 from folkmoot.exchange.peer.gossip import Limits
-from folkmoot.exchange.peer.link import Traffic
+from folkmoot.exchange.peer.link import LinkTraffic
 from folkmoot.exchange.peer.message import Blob, GossipMessage
 from folkmoot.exchange.peer.model import (
     ModelManifest,
@@ -31,9 +31,11 @@ __all__ = [
     "Connected",
     "DialFailed",
     "Disconnected",
+    "FetchFailed",
     "GossipMessage",
     "Ignored",
     "Limits",
+    "LinkTraffic",
     "Misbehaved",
     "ModelManifest",
     "NoAnswer",
@@ -44,9 +46,7 @@ __all__ = [
     "RpcMethod",
     "SharedModel",
     "StoreFull",
-    "Traffic",
     "TurnedAway",
-    "Unavailable",
     "WrongModel",
     "fetch_model",
 ]

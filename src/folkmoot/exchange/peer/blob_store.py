@@ -14,7 +14,7 @@ class StoreFull(Exception):
     """There is no room; its message says how much there is."""
 
 
-class Held(msgspec.Struct):
+class HeldBlob(msgspec.Struct):
     """Some content, and what is needed to send it piece by piece."""
 
     data: memoryview
@@ -32,12 +32,12 @@ class BlobStore:
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.used = 0
-        self._held: dict[bytes, Held] = {}  # in order of arrival
+        self._held: dict[bytes, HeldBlob] = {}  # in order of arrival
 
     def __contains__(self, name: bytes) -> bool:
         return name in self._held
 
-    def find(self, name: bytes) -> Held | None:
+    def find(self, name: bytes) -> HeldBlob | None:
         return self._held.get(name)
 
     def put(self, data: bytes | bytearray | memoryview, round: int | None) -> bytes:
@@ -48,7 +48,7 @@ class BlobStore:
         held = self._held.get(name)
         if held is None:
             self._make_room(len(view))
-            self._add(name, Held(view, hashes, round, own=True))
+            self._add(name, HeldBlob(view, hashes, round, own=True))
         else:
             held.own = True
             held.round = _longer(held.round, round)
@@ -62,7 +62,7 @@ class BlobStore:
             self._make_room(len(data))
         except StoreFull:
             return  # it only was to serve others
-        self._add(name, Held(memoryview(data), hashes, round, own=False))
+        self._add(name, HeldBlob(memoryview(data), hashes, round, own=False))
 
     def drop(self, name: bytes) -> None:
         held = self._held.pop(name, None)
@@ -75,7 +75,7 @@ class BlobStore:
         for name in old:
             self.drop(name)
 
-    def _add(self, name: bytes, held: Held) -> None:
+    def _add(self, name: bytes, held: HeldBlob) -> None:
         self._held[name] = held
         self.used += len(held.data)
 

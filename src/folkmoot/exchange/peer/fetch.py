@@ -31,7 +31,7 @@ ENOUGH_STALLS = 2
 """After so many a provider seems not to give it out, as one that says so at once."""
 
 
-class Unavailable(Exception):
+class FetchFailed(Exception):
     """The content could not be fetched; the message says what each provider did."""
 
 
@@ -69,7 +69,7 @@ class Download:
     async def run(self, providers: Sequence[bytes], width: int, seconds: float) -> bytes:
         """The content, from at most `width` providers at a time.
 
-        With a `width` of 1 they are asked in the order given, else the fastest first. Unavailable
+        With a `width` of 1 they are asked in the order given, else the fastest first. FetchFailed
         when no piece came for so many seconds.
         """
         self._patience = seconds
@@ -77,7 +77,7 @@ class Download:
             async with asyncio.timeout(seconds) as self._clock:
                 await self._bring_all(list(dict.fromkeys(providers)), width)
         except TimeoutError as error:
-            raise Unavailable(self._why(f"further within {seconds:g} s")) from error
+            raise FetchFailed(self._why(f"further within {seconds:g} s")) from error
         assert self.pieces is not None
         return bytes(self.pieces.data)
 
@@ -97,7 +97,7 @@ class Download:
                     await asyncio.sleep(next(pauses))
                     ready, later = later, []
                 else:
-                    raise Unavailable(self._why("from anybody"))
+                    raise FetchFailed(self._why("from anybody"))
         finally:
             await end_tasks(self._busy)
 

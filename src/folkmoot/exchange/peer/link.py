@@ -48,14 +48,14 @@ GUILTY = {Code.Malformed, Code.Flood, Code.WrongRun}
 """After these the peer is refused for a while."""
 
 
-class Traffic(msgspec.Struct, frozen=True):
+class LinkTraffic(msgspec.Struct, frozen=True):
     """Bytes on the network with IP and UDP headers, everything included: handshakes, resends."""
 
     sent: int = 0
     received: int = 0
 
-    def __add__(self, other: "Traffic") -> "Traffic":
-        return Traffic(self.sent + other.sent, self.received + other.received)
+    def __add__(self, other: "LinkTraffic") -> "LinkTraffic":
+        return LinkTraffic(self.sent + other.sent, self.received + other.received)
 
 
 def time_for(size: int, stall: float) -> float:
@@ -132,10 +132,10 @@ class Link:
         """A download no longer counts on it."""
         self.busy -= 1
 
-    def traffic(self) -> Traffic:
+    def traffic(self) -> LinkTraffic:
         """What crossed the network so far; right also after the end."""
         stats = self._connection.stats()
-        return Traffic(
+        return LinkTraffic(
             stats.udp_tx_bytes + IP_AND_UDP_HEADER * stats.udp_tx_datagrams,
             stats.udp_rx_bytes + IP_AND_UDP_HEADER * stats.udp_rx_datagrams,
         )

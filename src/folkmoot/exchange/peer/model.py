@@ -16,7 +16,7 @@ from typing import Annotated
 import msgspec
 
 from folkmoot.exchange.peer.blob_store import StoreFull
-from folkmoot.exchange.peer.fetch import Unavailable
+from folkmoot.exchange.peer.fetch import FetchFailed
 from folkmoot.exchange.peer.peer import Peer
 from folkmoot.exchange.peer.rpc import CallRefused, NoAnswer, RpcMethod
 from folkmoot.exchange.peer.wire import Key
@@ -104,14 +104,14 @@ async def fetch_model(
 ) -> dict[str, bytes]:
     """The parameters by name, of the `sizes` in bytes they must have, each checked.
 
-    Raises WrongModel, or Unavailable when time is up.
+    Raises WrongModel, or FetchFailed when time is up.
     """
     fetching = _Fetching(peer, model, sizes, agreed, check)
     try:
         async with asyncio.timeout(seconds):
             await fetching.run(providers)
     except TimeoutError as error:
-        raise Unavailable(f"The model was not complete within {seconds:g} s.") from error
+        raise FetchFailed(f"The model was not complete within {seconds:g} s.") from error
     return fetching.got
 
 
@@ -180,7 +180,7 @@ class _Fetching:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(SIDE_BY_SIDE, len(todo))):
                     group.create_task(worker())
-        except* (Unavailable, WrongModel) as errors:
+        except* (FetchFailed, WrongModel) as errors:
             for holder in holders:
                 self.said[holder] = str(errors.exceptions[0])
         return self.got.keys() >= self.sizes.keys()

@@ -28,7 +28,7 @@ from folkmoot.exchange.peer.config import PeerConfig
 from folkmoot.exchange.peer.endpoint import answers, bind, reachable_at
 from folkmoot.exchange.peer.fetch import Download
 from folkmoot.exchange.peer.gossip import Blame, Deliver, Discard, Effect, GossipNode, Send
-from folkmoot.exchange.peer.link import Code, Link, Traffic
+from folkmoot.exchange.peer.link import Code, Link, LinkTraffic
 from folkmoot.exchange.peer.message import Blob, Content, GossipMessage, seal, unseal
 from folkmoot.exchange.peer.roster import Hooks, Roster
 from folkmoot.exchange.peer.rpc import A, Answers, NoAnswer, Q, RpcMethod
@@ -119,7 +119,7 @@ class Peer:
             return False
         return True
 
-    def traffic(self) -> dict[bytes, Traffic]:
+    def traffic(self) -> dict[bytes, LinkTraffic]:
         """Bytes on the network by peer, since `open`; strangers together under b""."""
         return self._roster.traffic()
 

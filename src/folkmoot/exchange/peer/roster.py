@@ -20,7 +20,7 @@ from folkmoot.exchange.peer import events, wire
 from folkmoot.exchange.peer.config import PeerConfig
 from folkmoot.exchange.peer.describe_error import describe_error
 from folkmoot.exchange.peer.endpoint import to_dial
-from folkmoot.exchange.peer.link import GUILTY, Code, Link, Traffic
+from folkmoot.exchange.peer.link import GUILTY, Code, Link, LinkTraffic
 from folkmoot.exchange.peer.rate_limit import RateLimiter
 from folkmoot.host.tasks import end_tasks
 
@@ -71,7 +71,7 @@ class Roster:
         self._seats: dict[bytes, Seat] = {}
         self._known: set[bytes] = set()  # everybody who ever was a member
         self._shunned: dict[bytes, tuple[float, int]] = {}  # until when, how often
-        self._past: dict[bytes, Traffic] = {}  # of links that are over
+        self._past: dict[bytes, LinkTraffic] = {}  # of links that are over
         self._tasks: set[asyncio.Task[None]] = set()
         self._live: set[Link] = set()
         self._welcomes = 0
@@ -89,16 +89,16 @@ class Roster:
     def seat(self, peer: bytes) -> Seat | None:
         return self._seats.get(peer)
 
-    def traffic(self) -> dict[bytes, Traffic]:
+    def traffic(self) -> dict[bytes, LinkTraffic]:
         """By peer, over all connections with it so far."""
         total = dict(self._past)
         for link in self._live:
             self._count(link, total)
         return total
 
-    def _count(self, link: Link, into: dict[bytes, Traffic]) -> None:
+    def _count(self, link: Link, into: dict[bytes, LinkTraffic]) -> None:
         peer = link.peer if link.peer in self._known else STRANGERS
-        into[peer] = into.get(peer, Traffic()) + link.traffic()
+        into[peer] = into.get(peer, LinkTraffic()) + link.traffic()
 
     async def set_members(self, members: Mapping[bytes, bytes]) -> None:
         """Admit and dial exactly these (without ourselves)."""

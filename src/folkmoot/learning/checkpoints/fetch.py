@@ -6,7 +6,7 @@ from pathlib import Path
 
 from folkmoot.learning.checkpoints.manifest import (
     CheckpointError,
-    Store,
+    ObjectStore,
     all_checkpoints,
     checked_chunks,
     complete_checkpoints,
@@ -16,7 +16,7 @@ from folkmoot.learning.checkpoints.manifest import (
 log = logging.getLogger(__name__)
 
 
-def latest(store: Store, into: Path | None = None) -> Path:
+def latest(store: ObjectStore, into: Path | None = None) -> Path:
     """A folder with the newest checkpoint that passes every check.
 
     `into` is where files of a remote store are put; a store that is a folder needs none.
@@ -32,7 +32,7 @@ def latest(store: Store, into: Path | None = None) -> Path:
     raise CheckpointError(f"{store.url}: there is no usable checkpoint here")
 
 
-def fetch(store: Store, name: str, into: Path | None = None) -> Path:
+def fetch(store: ObjectStore, name: str, into: Path | None = None) -> Path:
     """Check every file of a checkpoint, and bring it to this machine if it is elsewhere."""
     sizes = {entry.key: entry.size for entry in store.list(name)}
     manifest = read_manifest(store, name, sizes)

@@ -19,7 +19,7 @@ class CheckpointError(ValueError):
     """A checkpoint that cannot be used; the message says which and why."""
 
 
-class Stopped(Exception):
+class NotWanted(Exception):
     """The caller no longer wants a checkpoint saved or read to its end."""
 
 
@@ -31,7 +31,7 @@ class StoredObject(Protocol):
     def size(self) -> int: ...
 
 
-class Store(Protocol):
+class ObjectStore(Protocol):
     url: str
     folder: Path | None
 
@@ -55,7 +55,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int = 1
 
 
-def read_manifest(store: Store, name: str, sizes: Mapping[str, int]) -> Manifest:
+def read_manifest(store: ObjectStore, name: str, sizes: Mapping[str, int]) -> Manifest:
     """The manifest of a checkpoint whose files have the `sizes` that it says."""
     where, key = f"checkpoint {name} in {store.url}", f"{name}/{MANIFEST}"
     if not 0 < sizes.get(key, 0) <= MANIFEST_LIMIT:
@@ -77,13 +77,13 @@ def read_manifest(store: Store, name: str, sizes: Mapping[str, int]) -> Manifest
 
 
 def checked_chunks(
-    store: Store, key: str, digest: FileDigest, stopped: Callable[[], bool] = lambda: False
+    store: ObjectStore, key: str, digest: FileDigest, stopped: Callable[[], bool] = lambda: False
 ) -> Iterator[bytes]:
     """The chunks of a file; at the end they must have been what the manifest says."""
     hasher = blake3()
     for chunk in store.stream(key, digest.size):
         if stopped():
-            raise Stopped
+            raise NotWanted
         hasher.update(chunk)
         yield chunk
     if hasher.hexdigest() != digest.blake3:
@@ -96,13 +96,13 @@ def checkpoint_name(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def all_checkpoints(store: Store) -> set[str]:
+def all_checkpoints(store: ObjectStore) -> set[str]:
     """Names of the checkpoints that were begun, finished or not."""
     found = (re.match(r"(step-[0-9]{8,})/", entry.key) for entry in store.list())
     return {match[1] for match in found if match}
 
 
-def complete_checkpoints(store: Store) -> list[str]:
+def complete_checkpoints(store: ObjectStore) -> list[str]:
     """Names of the checkpoints that were finished: those with a manifest."""
     found = (re.fullmatch(r"(step-[0-9]{8,})/manifest\.json", entry.key) for entry in store.list())
     return [match[1] for match in found if match]

@@ -31,8 +31,8 @@ from folkmoot.learning.checkpoints.manifest import (
     MANIFEST,
     FileDigest,
     Manifest,
-    Stopped,
-    Store,
+    NotWanted,
+    ObjectStore,
     all_checkpoints,
     checkpoint_name,
     complete_checkpoints,
@@ -43,7 +43,7 @@ from folkmoot.learning.models.huggingface_config import llama_config
 
 
 def save(
-    store: Store,
+    store: ObjectStore,
     step: int,
     model: nn.Module,
     *,
@@ -55,7 +55,7 @@ def save(
     """Write a checkpoint and give its name.
 
     `state` is the exchange method's, `progress` whatever JSON the caller needs to go on.
-    `stopped` is asked between chunks; once true, `Stopped` is raised and no checkpoint made.
+    `stopped` is asked between chunks; once true, `NotWanted` is raised and no checkpoint made.
     """
     name = checkpoint_name(step)
     files: dict[str, FileDigest] = {}
@@ -65,7 +65,7 @@ def save(
     return name
 
 
-def prune(store: Store, keep: int, newest: str) -> list[str]:
+def prune(store: ObjectStore, keep: int, newest: str) -> list[str]:
     """Remove all but `keep` (1 or more) of the finished checkpoints up to `newest`; their names.
 
     `newest` is the one that the run would go back to. It stays, and so does what is newer: others
@@ -115,7 +115,7 @@ def _tokenizer_config(tokenizer: Tokenizer) -> bytes:
 
 
 def _put(
-    store: Store, key: str, content: Iterable[bytes | memoryview], stopped: Callable[[], bool]
+    store: ObjectStore, key: str, content: Iterable[bytes | memoryview], stopped: Callable[[], bool]
 ) -> FileDigest:
     hasher, size = blake3(), 0
 
@@ -123,7 +123,7 @@ def _put(
         nonlocal size
         for chunk in content:
             if stopped():
-                raise Stopped(f"{key}: stopped after {size} bytes")
+                raise NotWanted(f"{key}: stopped after {size} bytes")
             hasher.update(chunk)
             size += len(chunk)
             yield chunk
@@ -132,7 +132,7 @@ def _put(
     return FileDigest(size, hasher.hexdigest())
 
 
-def _remove(store: Store, name: str) -> None:
+def _remove(store: ObjectStore, name: str) -> None:
     store.delete(f"{name}/{MANIFEST}")
     for entry in store.list(name):
         store.delete(entry.key)

@@ -15,7 +15,7 @@ from folkmoot.core.unreadable import UNREADABLE
 from folkmoot.learning.checkpoints.leaf_hash import DTYPES, leaf_hasher, root_hash
 from folkmoot.learning.checkpoints.manifest import (
     CheckpointError,
-    Store,
+    ObjectStore,
     checked_chunks,
     read_manifest,
 )
@@ -32,7 +32,7 @@ class TensorSpan(msgspec.Struct, frozen=True):
     data_offsets: tuple[Natural, Natural]
 
 
-def stored_hash(store: Store, name: str, step: int, stopped: Callable[[], bool]) -> bytes:
+def stored_hash(store: ObjectStore, name: str, step: int, stopped: Callable[[], bool]) -> bytes:
     """The state hash of checkpoint `name`, which is of `step`; raises `CheckpointError`."""
     manifest = read_manifest(store, name, {entry.key: entry.size for entry in store.list(name)})
     if manifest.step != step:

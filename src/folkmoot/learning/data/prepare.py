@@ -32,7 +32,7 @@ TRAINING_BYTES = 256 << 20
 """A BPE learns its merges from this much of the text; more barely changes them."""
 
 
-class Done(msgspec.Struct, frozen=True):
+class Preparation(msgspec.Struct, frozen=True):
     """How far preparation has come, and for which inputs that is true."""
 
     inputs: str
@@ -60,8 +60,10 @@ class Prepared(msgspec.Struct, frozen=True):
     sha256: str
 
 
-def prepare(files: Sequence[Path], tokenizer_name: str, out: Path) -> Iterator[Done | Prepared]:
-    """Do the work a block at a time: yields each step's Done and at last what was Prepared."""
+def prepare(
+    files: Sequence[Path], tokenizer_name: str, out: Path
+) -> Iterator[Preparation | Prepared]:
+    """Do the work a block at a time: yields each step's progress and at last what was Prepared."""
     sizes = _sizes(files)
     out.parent.mkdir(parents=True, exist_ok=True)
     using = choose_tokenizer(files, tokenizer_name, out)
@@ -97,7 +99,7 @@ def choose_tokenizer(files: Sequence[Path], name: str, out: Path) -> Tokenizer:
     return using
 
 
-def _blocks(files: Sequence[Path], done: Done) -> Iterator[Block]:
+def _blocks(files: Sequence[Path], done: Preparation) -> Iterator[Block]:
     """Every block after `done`."""
     for number in range(done.file, len(files)):
         yield from _cut(files[number], done.byte if number == done.file else 0, number)
@@ -125,9 +127,9 @@ def _encode(files: Sequence[Path], batch: list[Block], using: Tokenizer) -> npt.
     return np.concatenate(pieces)
 
 
-def _after(done: Done, batch: list[Block], tokens: int) -> Done:
+def _after(done: Preparation, batch: list[Block], tokens: int) -> Preparation:
     last = batch[-1]
-    return Done(
+    return Preparation(
         inputs=done.inputs,
         file=last.file + last.last,
         byte=0 if last.last else last.byte + len(last.text),
@@ -167,13 +169,13 @@ def _line_end(text: bytes) -> int:
     return end - 1 if end and text[end - 1] >= 0xC0 else len(text)
 
 
-def _resume(out: Path, inputs: str) -> Done:
+def _resume(out: Path, inputs: str) -> Preparation:
     """What an earlier run of the same inputs left; otherwise a fresh start."""
     with suppress(FileNotFoundError, msgspec.DecodeError):
-        done = msgspec.json.decode(_beside(out, ".progress").read_bytes(), type=Done)
+        done = msgspec.json.decode(_beside(out, ".progress").read_bytes(), type=Preparation)
         if done.inputs == inputs and _beside(out, ".part").is_file():
             return done
-    return Done(inputs)
+    return Preparation(inputs)
 
 
 def _open_part(out: Path, size: int) -> BinaryIO:
@@ -189,7 +191,9 @@ def _open_part(out: Path, size: int) -> BinaryIO:
     return part
 
 
-def _finish(out: Path, using: Tokenizer, dtype: np.dtype[Any], done: Done, files: int) -> Prepared:
+def _finish(
+    out: Path, using: Tokenizer, dtype: np.dtype[Any], done: Preparation, files: int
+) -> Prepared:
     with _beside(out, ".part").open("rb") as part:
         digest = hashlib.file_digest(part, "sha256").hexdigest()
     kept = out.with_suffix(".tokenizer.json")

@@ -72,7 +72,7 @@ class FeedForward(nn.Module):
         return self.down_proj(F.silu(self.gate_proj(x_BTD)) * self.up_proj(x_BTD))
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     def __init__(self, config: GptConfig) -> None:
         super().__init__()
         self.self_attn = Attention(config)
@@ -94,7 +94,7 @@ class Decoder(nn.Module):
     def __init__(self, config: GptConfig) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(config.vocab_size, config.width)
-        self.layers = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(TransformerBlock(config) for _ in range(config.layers))
         self.norm = RMSNorm(config.width, config.norm_eps)
         head_width = config.width // config.heads
         angle_TE = rotary_angles(config.context, head_width, config.rope_theta, torch.device("cpu"))

@@ -20,7 +20,7 @@ from folkmoot.simulate.node import Node
 TIMEOUT = 2_000
 
 
-class Called(NamedTuple):
+class RoundAbove(NamedTuple):
     """What the coordinator above is at."""
 
     round: int
@@ -38,8 +38,8 @@ class UpperCoordinator(Node):
     def start(self) -> None:
         self._wait(self._round)
 
-    def asked(self) -> Called:
-        return Called(self._round, self._round >= self._rounds)
+    def asked(self) -> RoundAbove:
+        return RoundAbove(self._round, self._round >= self._rounds)
 
     def deliver(self, round_: int, digest: str) -> bool:
         """Whether this sum counts, now or before; another one for its round does not."""
@@ -75,7 +75,7 @@ class RegionCoordinator(FederationCoordinator):
         self.network.call(self, self._above, self._heard, TIMEOUT, self._above.asked)
         self.after(self.loop.random.choice((20, 1000)), self._ask)
 
-    def _heard(self, called: Called | None) -> None:
+    def _heard(self, called: RoundAbove | None) -> None:
         # Answers overtake each other: what is called for may be less than was called for before.
         if called is None or self.audit.state.phase is Phase.FINISHED:
             return

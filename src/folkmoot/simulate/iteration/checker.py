@@ -1,7 +1,7 @@
 """A model checker: every way a small world can go, breadth first.
 
-A `Model` says what a world looks like first, and every step that can follow a world. `explore`
-visits each world once. It finds
+A `TransitionSystem` says what a world looks like first, and every step that can follow a world.
+`explore` visits each world once. It finds
 
 - a step that breaks a rule: the model says so in the step's `problem`; and
 - a world from which those who must go on can step for ever and never get anywhere, though each of
@@ -19,24 +19,24 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 World = TypeVar("World", bound=Hashable)
 
 
-class Step(NamedTuple, Generic[World]):
+class Transition(NamedTuple, Generic[World]):
     who: Hashable  # whose step it is
     what: object  # in words, by `str`
     after: World
     problem: str = ""
 
 
-class Model(Protocol[World]):
+class TransitionSystem(Protocol[World]):
     def first(self) -> World: ...
 
-    def steps(self, world: World) -> Iterable[Step[World]]: ...
+    def steps(self, world: World) -> Iterable[Transition[World]]: ...
 
     def must_go_on(self, world: World) -> frozenset[Hashable]:
         """Who must get somewhere from here; nobody while faults go on, or when all is done."""
         ...
 
 
-class Verdict(NamedTuple):
+class Exploration(NamedTuple):
     states: int
     transitions: int
     problem: str = ""
@@ -53,7 +53,7 @@ class TooManyStates(Exception):
     """The bounds of the model are too wide to look at all of it."""
 
 
-def explore(model: Model[World], limit: int = 20_000_000) -> Verdict:
+def explore(model: TransitionSystem[World], limit: int = 20_000_000) -> Exploration:
     """Visit every world; stop at the first problem."""
     collecting = gc.isenabled()
     gc.disable()  # nothing here refers to itself, and looking for that takes half of the time
@@ -64,7 +64,7 @@ def explore(model: Model[World], limit: int = 20_000_000) -> Verdict:
             gc.enable()
 
 
-def _explore(model: Model[World], limit: int) -> Verdict:
+def _explore(model: TransitionSystem[World], limit: int) -> Exploration:
     first = model.first()
     number, worlds = {first: 0}, [first]
     came: list[tuple[int, Hashable, object]] = [(-1, "", "")]  # from which world, by which step
@@ -78,7 +78,7 @@ def _explore(model: Model[World], limit: int) -> Verdict:
             transitions += 1
             if step.problem:
                 story = (*_story(came, at), f"{step.who}: {step.what}")
-                return Verdict(len(worlds), transitions, step.problem, story)
+                return Exploration(len(worlds), transitions, step.problem, story)
             to = number.get(step.after)
             if to is None:
                 to = number[step.after] = len(worlds)
@@ -91,10 +91,10 @@ def _explore(model: Model[World], limit: int) -> Verdict:
         at += 1
     stuck = next(_stuck(calm, lambda at: model.must_go_on(worlds[at])), None)
     if stuck is None:
-        return Verdict(len(worlds), transitions)
+        return Exploration(len(worlds), transitions)
     waiting = ", ".join(sorted(map(str, model.must_go_on(worlds[stuck]))))
     problem = f"no fault is left, and nobody ever goes on: {waiting}"
-    return Verdict(len(worlds), transitions, problem, _story(came, stuck))
+    return Exploration(len(worlds), transitions, problem, _story(came, stuck))
 
 
 def _story(came: list[tuple[int, Hashable, object]], at: int) -> tuple[str, ...]:

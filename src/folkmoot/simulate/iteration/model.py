@@ -6,7 +6,7 @@ the bounds allow,
 
 - a process of a rank begins, while the older one is dead, alive, or will only wake up later: a
   process that is paused is one that has no step for a while;
-- a process dies, between any two of its operations; its launcher may write its obituary, later;
+- a process dies, between any two of its operations; its launcher may write its death notice, later;
 - an answer is lost: the operation happened, and is asked for again.
 
 Who waits may be woken or give up; who looks may hold any of the others for silent, rightly or not,
@@ -36,7 +36,7 @@ from folkmoot.core.iteration.record import (
 )
 from folkmoot.core.iteration.state import Asked, Phase, RankState
 from folkmoot.core.machine import Effect
-from folkmoot.simulate.iteration.checker import Step
+from folkmoot.simulate.iteration.checker import Transition
 from folkmoot.simulate.iteration.opinion import doubt, had_arrived
 from folkmoot.simulate.iteration.store import Store, Values, parts, perform
 
@@ -58,7 +58,7 @@ class Bounds(NamedTuple):
     calm: bool = True  # whether faults may stop
 
 
-class Process(NamedTuple):
+class ModelProcess(NamedTuple):
     """A process and its open request."""
 
     state: RankState
@@ -66,7 +66,7 @@ class Process(NamedTuple):
     seen: Values = ()  # what was answered to the first parts of its request
 
 
-class World(NamedTuple):
+class ModelWorld(NamedTuple):
     """Numbers stand for values in the model's pools, so that a world is quick to compare."""
 
     processes: tuple[int, ...]
@@ -80,7 +80,7 @@ class World(NamedTuple):
     left_out: tuple[int, ...] = ()  # when calm: how often in a row each rank was left out
 
 
-class View(NamedTuple):
+class Belief(NamedTuple):
     """What a process that looks believes besides what it reads."""
 
     silent: tuple[int, ...] = ()
@@ -92,7 +92,7 @@ class Said(NamedTuple):
 
     request: Any
     values: Values = ()
-    view: View = View()
+    view: Belief = Belief()
     lost: bool = False
 
     def __str__(self) -> str:
@@ -136,12 +136,12 @@ Items = tuple[tuple[str, bytes], ...]
 
 
 class Ranks:
-    """A `Model` for the checker."""
+    """A `TransitionSystem` for the checker."""
 
     def __init__(self, bounds: Bounds, **rules: Any) -> None:
         self.bounds = bounds
         self.rules = Rules(bounds.ranks, **rules)
-        self._processes: _Pool[Process] = _Pool()
+        self._processes: _Pool[ModelProcess] = _Pool()
         self._stores: _Pool[Items] = _Pool()
         self._histories: _Pool[tuple[bytes, ...]] = _Pool()
         self._moves = cache(self._find_moves)
@@ -153,14 +153,16 @@ class Ranks:
         self._moves_heartbeat = cache(self._find_moves_heartbeat)
         self._hopeless = cache(self._find_hopeless)
 
-    def first(self) -> World:
+    def first(self) -> ModelWorld:
         b = self.bounds
         ranks = tuple(sorted(self._begun(rank) for rank in range(b.ranks)))
         empty = self._stores.number(())
-        world = World(ranks, empty, self._histories.number(()), (), b.restarts, b.crashes, b.losses)
+        world = ModelWorld(
+            ranks, empty, self._histories.number(()), (), b.restarts, b.crashes, b.losses
+        )
         return self._all_begun(world) if b.begun else world
 
-    def _all_begun(self, world: World) -> World:
+    def _all_begun(self, world: ModelWorld) -> ModelWorld:
         for at in range(self.bounds.ranks):
             while self._processes[world.processes[at]].state.phase is Phase.Restarting:
                 (move,) = self._moves(world.processes[at], world.store, None, False)
@@ -169,7 +171,7 @@ class Ranks:
                 world = world._replace(processes=processes, store=move.store)
         return world._replace(processes=tuple(sorted(world.processes)))
 
-    def must_go_on(self, world: World) -> frozenset[Hashable]:
+    def must_go_on(self, world: ModelWorld) -> frozenset[Hashable]:
         if not world.calm:
             return frozenset()
         names = (self._must_go_on(number, world.store) for number in world.processes)
@@ -181,7 +183,7 @@ class Ranks:
             return ""
         return _name(state)
 
-    def steps(self, world: World) -> Iterator[Step[World]]:
+    def steps(self, world: ModelWorld) -> Iterator[Transition[ModelWorld]]:
         silent = self._silent(world) if world.calm else None
         for at, number in enumerate(world.processes):
             for move in self._moves(number, world.store, silent, world.losses > 0):
@@ -191,7 +193,7 @@ class Ranks:
         if not world.calm:
             yield from self._faults(world)
 
-    def _made(self, world: World, at: int, move: Move) -> Step[World]:
+    def _made(self, world: ModelWorld, at: int, move: Move) -> Transition[ModelWorld]:
         """The world after a move of its process number `at`."""
         who = self._name(world.processes[at])
         processes = world.processes[:at] + world.processes[at + 1 :]
@@ -211,8 +213,8 @@ class Ranks:
         chores = tuple(sorted({*world.chores, *move.chores})) if move.chores else world.chores
         losses = world.losses - move.said.lost
         budget = world.restarts, world.crashes, losses
-        after = World(processes, store, history, chores, *budget, world.calm, left_out)
-        return Step(who, move.said, after, problem)
+        after = ModelWorld(processes, store, history, chores, *budget, world.calm, left_out)
+        return Transition(who, move.said, after, problem)
 
     def _settled(
         self, processes: tuple[int, ...], store: int, history: int
@@ -235,11 +237,11 @@ class Ranks:
         if not isinstance(request, m.Decide) or request.expected == register:
             return number
         lost = replace(request, desired=LOST)
-        return self._processes.number(Process(replace(state, proposal=LOST), lost, seen))
+        return self._processes.number(ModelProcess(replace(state, proposal=LOST), lost, seen))
 
     # What goes wrong, and how that ends.
 
-    def _faults(self, world: World) -> Iterator[Step[World]]:
+    def _faults(self, world: ModelWorld) -> Iterator[Transition[ModelWorld]]:
         # Ranks differ in nothing but their names: the first that a fault strikes is called 0, the
         # next that is another one 1.
         struck = self.bounds.restarts + self.bounds.crashes - world.restarts - world.crashes
@@ -248,7 +250,7 @@ class Ranks:
             for rank in ranks:
                 begun = _with(world.processes, self._begun(rank))
                 after = world._replace(processes=begun, restarts=world.restarts - 1)
-                yield Step("a launcher", f"starts rank {rank} again", after)
+                yield Transition("a launcher", f"starts rank {rank} again", after)
         if world.crashes:
             for at, number in enumerate(world.processes):
                 if self._processes[number].state.rank in ranks:
@@ -259,10 +261,12 @@ class Ranks:
         # enough to say who was when the faults have stopped.
         for dead in range(min(world.crashes, len(world.processes)) + 1):
             for alive in combinations(world.processes, len(world.processes) - dead):
-                yield Step("faults", f"stop; {dead} have died", self._calm(world, alive))
+                yield Transition("faults", f"stop; {dead} have died", self._calm(world, alive))
 
-    def _buried(self, world: World, at: int, state: RankState) -> Iterator[Step[World]]:
-        """A process dies; its launcher sees it, and writes its obituary."""
+    def _buried(
+        self, world: ModelWorld, at: int, state: RankState
+    ) -> Iterator[Transition[ModelWorld]]:
+        """A process dies; its launcher sees it, and writes its death notice."""
         beat = read_heartbeat(state.heartbeat)
         if state.phase is Phase.Restarting or beat is None:
             return
@@ -273,19 +277,19 @@ class Ranks:
         buried = world._replace(
             processes=others, store=number, history=history, crashes=world.crashes - 1
         )
-        yield Step(self._name(world.processes[at]), "dies, and has an obituary", buried)
+        yield Transition(self._name(world.processes[at]), "dies, and has a death notice", buried)
 
-    def _calm(self, world: World, alive: tuple[int, ...]) -> World:
+    def _calm(self, world: ModelWorld, alive: tuple[int, ...]) -> ModelWorld:
         alive, store, history = self._settled(alive, world.store, world.history)
         left_out = (0,) * self.bounds.ranks
-        return World(alive, store, history, world.chores, 0, 0, 0, True, left_out)
+        return ModelWorld(alive, store, history, world.chores, 0, 0, 0, True, left_out)
 
-    def _deleted(self, world: World, key: str) -> Step[World]:
+    def _deleted(self, world: ModelWorld, key: str) -> Transition[ModelWorld]:
         store = {k: v for k, v in self._dict(world.store).items() if k != key}
         chores = tuple(k for k in world.chores if k != key)
         problem = "the newest decision is deleted" if key == keys.CONSENSUS else ""
         after = world._replace(store=self._number(store), chores=chores)
-        return Step("a winner", f"deletes {key}", after, problem)
+        return Transition("a winner", f"deletes {key}", after, problem)
 
     # What a process can do.
 
@@ -309,22 +313,22 @@ class Ranks:
             moves[None] = self._judged(store, after, again, Said(process.request, lost=True), ())
         return tuple(moves.values())
 
-    def _asking(self, process: Process, store: Store, calm: bool) -> Iterator[Process]:
+    def _asking(self, process: ModelProcess, store: Store, calm: bool) -> Iterator[ModelProcess]:
         """The process with what it may ask next: who waits may also have given up, and look."""
         state = process.state
         if state.phase is Phase.Training:
-            yield Process(*self._told(state, m.Finished(state.iteration)))
+            yield ModelProcess(*self._told(state, m.Finished(state.iteration)))
         elif isinstance(process.request, m.Wait):
             if process.request.key in store:
                 yield process
                 if calm:
                     return
-            yield Process(*self._told(state, m.Answered((None,))))
+            yield ModelProcess(*self._told(state, m.Answered((None,))))
         else:
             yield process
 
     def _ask(
-        self, process: Process, store: Store, silent: tuple[int, ...] | None
+        self, process: ModelProcess, store: Store, silent: tuple[int, ...] | None
     ) -> Iterator[Move]:
         after, answer = perform(store, self._part(process))
         values = (*process.seen, *answer)
@@ -341,32 +345,32 @@ class Ranks:
             return len(request.keys)
         return len(parts(request)) if self.bounds.split else 1
 
-    def _part(self, process: Process) -> Any:
+    def _part(self, process: ModelProcess) -> Any:
         """The next of them."""
         request, at = process.request, len(process.seen)
         if self.bounds.torn and isinstance(request, m.GetMany):
             return m.GetMany(request.keys[at : at + 1])
         return parts(request)[at] if self.bounds.split else request
 
-    def _views(self, state: RankState, silent: tuple[int, ...] | None) -> Iterator[View]:
+    def _views(self, state: RankState, silent: tuple[int, ...] | None) -> Iterator[Belief]:
         if state.asked is Asked.Arrival:
             # Whether anybody is silent, not who.
             other = (state.rank + 1) % self.bounds.ranks
             doubts = (other,) if self.bounds.suspicion and self.bounds.ranks > 1 else ()
-            yield from map(View, {(), doubts} if silent is None else {silent})
+            yield from map(Belief, {(), doubts} if silent is None else {silent})
         elif state.asked is not Asked.Everything:
-            yield View()
+            yield Belief()
         elif silent is not None:
-            yield View(silent, late=state.record is None)
+            yield Belief(silent, late=state.record is None)
         else:
             others = [rank for rank in range(self.bounds.ranks) if rank != state.rank]
             sizes = range(len(others) + 1 if self.bounds.suspicion else 1)
             timed = state.record is None or state.rules.straggler_timeout
             for held in chain.from_iterable(combinations(others, size) for size in sizes):
-                yield from (View(held, late) for late in ((False, True) if timed else (False,)))
+                yield from (Belief(held, late) for late in ((False, True) if timed else (False,)))
 
     def _answered(
-        self, process: Process, before: Store, store: Store, values: Values, view: View
+        self, process: ModelProcess, before: Store, store: Store, values: Values, view: Belief
     ) -> Move:
         state, now = process.state, LATE if view.late else 0
         said = Said(process.request, values, view)
@@ -381,7 +385,7 @@ class Ranks:
         after = replace(after, silent=(), missing=())
         number = -1
         if after.phase is not Phase.Stopped:
-            number = self._processes.number(Process(after, _request(effects)))
+            number = self._processes.number(ModelProcess(after, _request(effects)))
         move = self._judged(before, store, number, said, effects)
         return move._replace(problem=move.problem or problem or _misled(state, effects))
 
@@ -418,7 +422,7 @@ class Ranks:
             return ""
         return f"a process takes part in {record}, which was not decided"
 
-    def _left_out(self, world: World, decided: bytes) -> tuple[int, ...]:
+    def _left_out(self, world: ModelWorld, decided: bytes) -> tuple[int, ...]:
         record, silent = read_record(decided, self.bounds.ranks), self._silent(world)
         assert record is not None
         return tuple(
@@ -430,7 +434,7 @@ class Ranks:
 
     def _begun(self, rank: int) -> int:
         return self._processes.number(
-            Process(*self._told(machine.create(self.rules, rank), m.Started()))
+            ModelProcess(*self._told(machine.create(self.rules, rank), m.Started()))
         )
 
     def _over(self, state: RankState) -> bool:
@@ -438,7 +442,7 @@ class Ranks:
         last = self.bounds.iterations - 1
         return state.target > last or (state.phase is Phase.Training and state.iteration >= last)
 
-    def _silent(self, world: World) -> tuple[int, ...]:
+    def _silent(self, world: ModelWorld) -> tuple[int, ...]:
         """Ranks whose heartbeat nobody moves."""
         moved = {self._moves_heartbeat(number, world.store) for number in world.processes}
         return tuple(rank for rank in range(self.bounds.ranks) if rank not in moved)
@@ -476,7 +480,7 @@ def _fenced(state: RankState, store: Store) -> bool:
     return born and beat is not None and beat.incarnation > state.incarnation
 
 
-def _oldest(process: Process) -> int:
+def _oldest(process: ModelProcess) -> int:
     """The oldest decision that it may still act on."""
     state = process.state
     if state.phase is not Phase.Restarting:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from folkmoot.core.job import messages as m
 from folkmoot.simulate.faults import FAULTS, Faults
-from folkmoot.simulate.job.process import Process
+from folkmoot.simulate.job.process import SimulatedProcess
 
 if TYPE_CHECKING:
     from folkmoot.simulate.job.world import JobWorld
 
 
-def _some(world: JobWorld) -> list[Process]:
+def _some(world: JobWorld) -> list[SimulatedProcess]:
     """A few processes: most often one."""
     random = world.loop.random
     there = [p for host in world.nodes if host.up for p in host.processes.values()]
@@ -59,7 +59,7 @@ def massacre(world: JobWorld) -> None:
                 world.loop.after(world.lasting(0, 500), _die, process)
 
 
-def _die(process: Process) -> None:
+def _die(process: SimulatedProcess) -> None:
     if process.alive:
         process.die()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from folkmoot.core.job import messages as m
 from folkmoot.simulate.job.master import TIMEOUT, MasterNode
-from folkmoot.simulate.job.process import Process
+from folkmoot.simulate.job.process import SimulatedProcess
 from folkmoot.simulate.loop import Loop
 from folkmoot.simulate.network import Network
 from folkmoot.simulate.node import Node
@@ -23,7 +23,7 @@ class HostNode(Node):
     def __init__(self, loop: Loop, network: Network, master: MasterNode, name: str) -> None:
         super().__init__(loop)
         self.network, self.master, self.name = network, master, name
-        self.processes: dict[str, Process] = {}
+        self.processes: dict[str, SimulatedProcess] = {}
         self.newest: dict[str, int] = {}
         self.unfit = 0.0  # how often a check finds a worker unfit
         self.hosts: Sequence[HostNode] = ()
@@ -63,7 +63,7 @@ class HostNode(Node):
                 process.check(role, generation, world)
         return True
 
-    def end(self, process: Process, how: str) -> None:
+    def end(self, process: SimulatedProcess, how: str) -> None:
         """A process is gone; its end is seen at once."""
         process.alive = False
         if self.processes.get(process.actor) is process:
@@ -76,7 +76,7 @@ class HostNode(Node):
         self.newest[actor] = incarnation
         if older := self.processes.get(actor):
             self.end(older, "a newer one is here")
-        self.processes[actor] = Process(self, actor, incarnation)
+        self.processes[actor] = SimulatedProcess(self, actor, incarnation)
 
     def _tell_end(self, actor: str, incarnation: int, how: str) -> None:
         self.tell(m.Died(actor, incarnation, how, self.loop.now))

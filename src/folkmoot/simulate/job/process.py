@@ -20,7 +20,7 @@ BEAT = 1_000
 NOT_COUNTED = (m.Reason.UnknownActor, m.Reason.OldIncarnation, m.Reason.Gone)
 
 
-class Process:
+class SimulatedProcess:
     def __init__(self, host: HostNode, actor: str, incarnation: int) -> None:
         self.host, self.actor, self.incarnation = host, actor, incarnation
         self.alive, self.hung, self.erred = True, False, False
@@ -80,7 +80,7 @@ class Process:
                 if near and other is not self and other.generation:
                     other._after(random.uniform(1, 500), other._suffer, self)
 
-    def _suffer(self, cause: Process) -> None:
+    def _suffer(self, cause: SimulatedProcess) -> None:
         if not self.erred:
             whose = (cause.actor, cause.incarnation)
             self.host.master.audit.tell(Suffered(self.actor, self.incarnation, *whose))

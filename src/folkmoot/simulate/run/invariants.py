@@ -289,15 +289,10 @@ def nobody_vanishes(audit: RunAudit, step: RunStep) -> Problems:
     if before.epoch.clients is after.epoch.clients and before.pending is after.pending:
         return
     removed = {e.id for e in step.effects if isinstance(e, m.ClientRemoved)}
-    if gone := _present(before) - _present(after) - removed:
+    if gone := before.present - after.present - removed:
         yield f"{', '.join(map(short, sorted(gone)))} left without a reason"
     if removed & {c.id for c in after.epoch.clients if not c.left}:
         yield "a removed client is still a member"
-
-
-def _present(state: Coordinator) -> set[bytes]:
-    members = {client.id for client in state.epoch.clients if not client.left}
-    return members | {pending.id for pending in state.pending}
 
 
 def places_are_kept(audit: RunAudit, step: RunStep) -> Problems:

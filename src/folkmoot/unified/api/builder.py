@@ -17,7 +17,7 @@ from typing import Any, Self
 import msgspec
 
 from folkmoot.core.config import Broken
-from folkmoot.core.job import ChannelSpec, Cluster, JobBudget, JobSpec, Resource
+from folkmoot.core.job import ChannelSpec, ClusterSize, JobBudget, JobSpec, Resource
 from folkmoot.unified.api.check import checked
 from folkmoot.unified.api.role import Entry, RoleBuilder, share
 from folkmoot.unified.api.torchrun import read_torchrun
@@ -40,7 +40,7 @@ class JobBuilder:
     def cluster(self, nodes: int, *, cpu: float, gpu: float = 0.0, memory: int = 0) -> Self:
         """What the job may count on: so many nodes, each with this."""
         return self._set(
-            cluster=Cluster(nodes=nodes, node=Resource(cpu=cpu, gpu=gpu, memory=memory))
+            cluster=ClusterSize(nodes=nodes, node=Resource(cpu=cpu, gpu=gpu, memory=memory))
         )
 
     def node_num(self, nodes: int) -> Self:
@@ -145,7 +145,7 @@ class JobBuilder:
         else:  # how many CPUs come with the GPUs was not said: as many as are needed
             cpu = sum(role.size * role.resource.cpu for role in spec.roles.values())
             node = Resource(cpu=cpu, gpu=self._devices)
-        return msgspec.structs.replace(spec, cluster=Cluster(nodes=self._nodes, node=node))
+        return msgspec.structs.replace(spec, cluster=ClusterSize(nodes=self._nodes, node=node))
 
     def _set(self, **fields: Any) -> Self:
         self._fields.update(fields)

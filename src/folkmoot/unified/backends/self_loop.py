@@ -49,7 +49,7 @@ class SelfLoop(Worker):
         raise NotImplementedError(f"{type(self).__name__} reads no channel: give it source()")
 
 
-class Loop(Worker):
+class LoopWorker(Worker):
     """Runs the loop of a worker between the channels of its role."""
 
     def __init__(
@@ -148,7 +148,7 @@ def make_worker(role: RoleSpec, current: CurrentWorker) -> Worker:
         process = made.process if made is not None else found
         if made is not None:
             current.methods.export_instance(made)
-        loop = Loop(
+        loop = LoopWorker(
             process,
             getattr(made, "source", found),
             reads,

@@ -13,7 +13,7 @@ from folkmoot.unified.channel.errors import (
     SpoolError,
 )
 from folkmoot.unified.channel.messages import Stats
-from folkmoot.unified.channel.queue import Rules
+from folkmoot.unified.channel.queue import ChannelRules
 
 __all__ = [
     "AlreadyUsed",
@@ -21,11 +21,11 @@ __all__ = [
     "Broker",
     "ChannelError",
     "ChannelLost",
+    "ChannelRules",
     "Closed",
     "DataChannel",
     "Drained",
     "Left",
-    "Rules",
     "SpoolError",
     "Stats",
 ]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from folkmoot.unified.channel.end import ChannelEnd
 from folkmoot.unified.channel.held_channel import HeldChannel
-from folkmoot.unified.channel.queue import Rules
+from folkmoot.unified.channel.queue import ChannelRules
 from folkmoot.unified.rpc.entrance import Entrance, Seals
 from folkmoot.unified.rpc.io_loop import IoLoop, Timer
 
@@ -22,9 +22,9 @@ log = logging.getLogger(__name__)
 
 
 class Broker:
-    """`with Broker(folder, secret, {"tokens": Rules()}) as broker: broker.listen(address)`."""
+    """`with Broker(folder, secret, {"a": ChannelRules()}) as broker: broker.listen(address)`."""
 
-    def __init__(self, folder: Path, secret: bytes, channels: Mapping[str, Rules]) -> None:
+    def __init__(self, folder: Path, secret: bytes, channels: Mapping[str, ChannelRules]) -> None:
         self._loop = IoLoop()
         self._channels: dict[str, HeldChannel] = {}
         self._timers: dict[str, Timer] = {}

@@ -24,7 +24,7 @@ from typing import Self
 from folkmoot.unified.channel.batch import Batch
 from folkmoot.unified.channel.errors import ChannelError, Drained, Left
 from folkmoot.unified.channel.intervals import spans_of
-from folkmoot.unified.channel.line import Place, open_line
+from folkmoot.unified.channel.line import ChannelAddress, open_line
 from folkmoot.unified.channel.messages import Hello, Look, Stats
 from folkmoot.unified.channel.reader import Reader
 from folkmoot.unified.channel.writer import Writer
@@ -53,7 +53,7 @@ class DataChannel:
         """
         self.name = name
         self.producer = producer or f"{os.getpid()}-{secrets.token_hex(6)}"
-        self._place = Place(name, address, secret, patience)
+        self._place = ChannelAddress(name, address, secret, patience)
         self._making = threading.Lock()
         self._a_writer: Writer | None = None
         self._a_reader: Reader | None = None

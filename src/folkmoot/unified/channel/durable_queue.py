@@ -13,13 +13,13 @@ from folkmoot.unified.channel import stored
 from folkmoot.unified.channel.heap import read_region
 from folkmoot.unified.channel.heaps import Heaps
 from folkmoot.unified.channel.messages import Ids, Put
-from folkmoot.unified.channel.queue import Accepted, Answer, Piece, Queue, Rules
+from folkmoot.unified.channel.queue import Accepted, Answer, ChannelRules, Piece, Queue
 from folkmoot.unified.channel.spool import Buffer, Spool
 from folkmoot.unified.channel.stored import Cut, Stored
 
 
 class DurableQueue:
-    def __init__(self, rules: Rules, folder: Path) -> None:
+    def __init__(self, rules: ChannelRules, folder: Path) -> None:
         self.uid = secrets.token_hex(8)
         self.queue = Queue(rules)
         self.heaps = Heaps(folder)
@@ -39,7 +39,7 @@ class DurableQueue:
         if not isinstance(answer, Accepted):
             return answer
         last = put.number + count - 1
-        entry = stored.Batch(
+        entry = stored.StoredBatch(
             answer.first, put.sizes, put.regions, heap, producer, last, put.sources, put.body
         )
         self._spool.add(stored.write(entry), [body])
@@ -60,7 +60,7 @@ class DurableQueue:
     def finish(self, producer: str) -> None:
         """By this producer, or by all when it is empty."""
         self._finished(producer)
-        self._spool.add(stored.write(stored.Finished(producer)))
+        self._spool.add(stored.write(stored.ProducerFinished(producer)))
 
     def commit(self) -> None:
         """What was changed outlives this process from now on."""
@@ -105,33 +105,35 @@ class DurableQueue:
     def _snapshot(self) -> Iterable[tuple[bytes, Sequence[Buffer]]]:
         queue = self.queue
         used = {name: [(*span,) for span in spans] for name, spans in queue.used.items()}
-        held = stored.Held(
+        held = stored.ChannelState(
             *(self.uid, queue.next_id, queue.last, used, sorted(queue.finished), queue.closed)
         )
         yield stored.write(held), ()
         for first, batch in self._stored.items():
-            entry = stored.Batch(first, batch.sizes, batch.regions, batch.heap, lies=batch.lies)
+            entry = stored.StoredBatch(
+                first, batch.sizes, batch.regions, batch.heap, lies=batch.lies
+            )
             yield stored.write(entry), [batch.body]
             if acked := list(_gaps(queue.not_acked(first), first, first + len(batch.sizes))):
                 yield stored.write(stored.Acked(acked)), ()
 
-    def _replay(self, entry: stored.Written, body: bytes) -> None:
+    def _replay(self, entry: stored.SpoolRecord, body: bytes) -> None:
         queue = self.queue
-        if isinstance(entry, stored.Held):
+        if isinstance(entry, stored.ChannelState):
             self.uid, queue.next_id, queue.closed = entry.uid, entry.next_id, entry.closed
             queue.last.update(entry.last)
             queue.finished.update(entry.finished)
             queue.account("", 0, entry.used)
-        elif isinstance(entry, stored.Batch):
+        elif isinstance(entry, stored.StoredBatch):
             self._replay_batch(entry, body)
         elif isinstance(entry, stored.Acked):
             for batch in queue.ack(entry.ids)[1]:
                 gone = self._stored.pop(batch)
                 self.heaps.used(gone.heap, -len(gone.offsets))
-        elif isinstance(entry, stored.Finished):
+        elif isinstance(entry, stored.ProducerFinished):
             self._finished(entry.producer)
 
-    def _replay_batch(self, entry: stored.Batch, body: bytes) -> None:
+    def _replay_batch(self, entry: stored.StoredBatch, body: bytes) -> None:
         size = sum(entry.sizes) + sum(length for _, length in entry.regions)
         self.queue.enter(entry.first, len(entry.sizes), size, now_ms())
         if entry.producer:

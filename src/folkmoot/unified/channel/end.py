@@ -30,7 +30,7 @@ from folkmoot.unified.channel.messages import (
 from folkmoot.unified.channel.spool import Buffer
 from folkmoot.unified.rpc.entrance import Seals
 from folkmoot.unified.rpc.errors import FrameError
-from folkmoot.unified.rpc.frames import Frame, FrameReader, Kind, encode
+from folkmoot.unified.rpc.frames import FrameReader, Kind, RpcFrame, encode
 from folkmoot.unified.rpc.io_loop import READ, WRITE, IoLoop
 
 log = logging.getLogger(__name__)
@@ -154,7 +154,7 @@ class ChannelEnd:
         if count:
             self._unsent[0] = self._unsent[0][count:]
 
-    def _handle(self, frame: Frame) -> None:
+    def _handle(self, frame: RpcFrame) -> None:
         if self._lost:
             return
         if not 1 <= len(frame.parts) <= 2:

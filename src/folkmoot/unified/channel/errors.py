@@ -1,6 +1,6 @@
 """Why a channel cannot be used: each reason a type, each message a sentence."""
 
-from folkmoot.unified.channel.intervals import Span
+from folkmoot.unified.channel.intervals import IdRange
 
 
 class ChannelError(Exception):
@@ -23,10 +23,14 @@ class Left(ChannelError):
     """This end has left the channel."""
 
 
+class TimeOver(TimeoutError):
+    """Ours; a socket's is a broken connection."""
+
+
 class AlreadyUsed(ChannelError):
     """Nothing was put: these records were used by somebody who came first."""
 
-    def __init__(self, channel: str, spans: dict[str, list[Span]]) -> None:
+    def __init__(self, channel: str, spans: dict[str, list[IdRange]]) -> None:
         count = sum(span.end - span.first for some in spans.values() for span in some)
         super().__init__(f"{count} records that this was made from are already used in {channel}")
         self.spans = spans

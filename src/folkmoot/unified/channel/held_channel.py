@@ -21,10 +21,10 @@ from folkmoot.unified.channel.messages import (
     Done,
     Failed,
     Get,
+    HeapRegion,
     Ids,
     Message,
     Put,
-    Region,
     Slice,
     Stats,
     WereUsed,
@@ -32,10 +32,10 @@ from folkmoot.unified.channel.messages import (
 from folkmoot.unified.channel.metrics import Metrics
 from folkmoot.unified.channel.queue import (
     Accepted,
+    ChannelRules,
     Full,
     Piece,
-    Refused,
-    Rules,
+    PutRefused,
     Used,
 )
 from folkmoot.unified.channel.spool import Buffer
@@ -70,7 +70,7 @@ class Putter(NamedTuple):
 class HeldChannel:
     """For one thread. `settle` after each call that changes something."""
 
-    def __init__(self, name: str, rules: Rules, folder: Path) -> None:
+    def __init__(self, name: str, rules: ChannelRules, folder: Path) -> None:
         self.name, self.rules, self.folder = name, rules, folder
         self.durable, self.metrics = DurableQueue(rules, folder), Metrics()
         self.queue, self._heaps = self.durable.queue, self.durable.heaps
@@ -186,7 +186,7 @@ class HeldChannel:
         if isinstance(answer, Used):
             spans = {name: list(map(tuple, some)) for name, some in answer.spans.items()}
             self._told.append((end, WereUsed(put.number, spans)))  # type: ignore[arg-type]
-        elif isinstance(answer, Refused):
+        elif isinstance(answer, PutRefused):
             self._told.append((end, Failed(answer.reason, self.queue.closed)))
         else:
             self._confirm[end.id] = end
@@ -220,7 +220,7 @@ class HeldChannel:
             end.send(message)
 
     def _deliver(self, end: End, pieces: list[Piece]) -> None:
-        ids, sizes, regions, bodies = [], list[int](), list[Region](), list[Slice]()
+        ids, sizes, regions, bodies = [], list[int](), list[HeapRegion](), list[Slice]()
         parts: list[Buffer] = []
         now = now_ms()
         for piece in pieces:
@@ -230,7 +230,7 @@ class HeldChannel:
                 cut = self.durable.inline(cut, batch)
             for offset, length in cut.regions:
                 self._heaps.read(batch.heap, offset, end.id)
-                regions.append(Region(batch.heap, offset, length))
+                regions.append(HeapRegion(batch.heap, offset, length))
             bodies.append(self._slice(end, batch, cut))
             ids.append((piece.first, piece.end))
             sizes += cut.sizes

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 
-class Span(NamedTuple):
+class IdRange(NamedTuple):
     """The ids from `first` on, up to but without `end`."""
 
     first: int
@@ -21,8 +21,8 @@ class Intervals:
         for first, end in spans:
             self.add(first, end)
 
-    def __iter__(self) -> Iterator[Span]:
-        return map(Span, self._firsts, self._ends)
+    def __iter__(self) -> Iterator[IdRange]:
+        return map(IdRange, self._firsts, self._ends)
 
     def __contains__(self, number: int) -> bool:
         at = bisect_right(self._firsts, number) - 1
@@ -44,16 +44,16 @@ class Intervals:
         self._firsts[low:high] = [first]
         self._ends[low:high] = [end]
 
-    def within(self, first: int, end: int) -> list[Span]:
+    def within(self, first: int, end: int) -> list[IdRange]:
         """The parts of a span that are in the set."""
         at = bisect_right(self._ends, first)
         found = []
         while at < len(self._firsts) and self._firsts[at] < end:
-            found.append(Span(max(first, self._firsts[at]), min(end, self._ends[at])))
+            found.append(IdRange(max(first, self._firsts[at]), min(end, self._ends[at])))
             at += 1
         return found
 
 
-def spans_of(numbers: Iterable[int]) -> list[Span]:
+def spans_of(numbers: Iterable[int]) -> list[IdRange]:
     """The same numbers as spans, in order."""
     return list(Intervals((number, number + 1) for number in numbers))

@@ -25,7 +25,7 @@ class Received(NamedTuple):
     parts: list[memoryview]
 
 
-class Place(NamedTuple):
+class ChannelAddress(NamedTuple):
     """Where a channel is held, and what shows that we may use it."""
 
     channel: str
@@ -34,7 +34,7 @@ class Place(NamedTuple):
     patience: float = 60.0  # seconds that nobody may hold it
 
 
-class Line:
+class ChannelLine:
     """Any thread may send; one at a time may receive. OSError when the connection is broken."""
 
     def __init__(self, stream: socket.socket, seals: tuple[Seal, Seal] | None) -> None:
@@ -101,7 +101,9 @@ class Line:
                 views[0] = views[0][sent:]
 
 
-def open_line(place: Place, hello: Hello, gone_since: float | None = None) -> tuple[Line, Welcome]:
+def open_line(
+    place: ChannelAddress, hello: Hello, gone_since: float | None = None
+) -> tuple[ChannelLine, Welcome]:
     """A connection to the channel; tries again while nobody holds it, as long as we are patient."""
     since = time.monotonic() if gone_since is None else gone_since
     for pause in backoff(first=0.01, most=0.5):
@@ -117,14 +119,14 @@ def open_line(place: Place, hello: Hello, gone_since: float | None = None) -> tu
     raise AssertionError("a backoff never ends")
 
 
-def _try(place: Place, hello: Hello) -> tuple[Line, Welcome]:
+def _try(place: ChannelAddress, hello: Hello) -> tuple[ChannelLine, Welcome]:
     address = place.address if isinstance(place.address, str) else place.address()
     stream = addresses.connect(address, CONNECT_SECONDS)
     try:
         keys = call_out(stream, place.secret)
         stream.settimeout(None)
         sealed = stream.family != socket.AF_UNIX
-        line = Line(stream, (Seal(keys.caller), Seal(keys.listener)) if sealed else None)
+        line = ChannelLine(stream, (Seal(keys.caller), Seal(keys.listener)) if sealed else None)
         line.send(hello)
         received = line.receive(CONNECT_SECONDS)
         if received is None:

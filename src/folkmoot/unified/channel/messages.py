@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 
 from folkmoot.core.unreadable import UNREADABLE
-from folkmoot.unified.channel.queue import Rules
+from folkmoot.unified.channel.queue import ChannelRules
 from folkmoot.unified.rpc.errors import FrameError
 
 Ids = list[tuple[int, int]]
@@ -34,7 +34,7 @@ class Hello(Message, frozen=True):
 
 class Welcome(Message, frozen=True):
     uid: str
-    rules: Rules
+    rules: ChannelRules
     folder: str
     last: int  # the highest number of this producer that is in
 
@@ -82,7 +82,7 @@ class Cancel(Message, frozen=True):
     """A `Get` that is not answered is answered now, with nothing."""
 
 
-class Region(Message, frozen=True):
+class HeapRegion(Message, frozen=True):
     heap: str
     offset: int
     length: int
@@ -108,7 +108,7 @@ class Delivery(Message, frozen=True):
 
     ids: Ids
     sizes: list[int]
-    regions: list[Region] = []
+    regions: list[HeapRegion] = []
     drained: bool = False
     bodies: list[Slice] = []
     more: bool = False  # are waiting

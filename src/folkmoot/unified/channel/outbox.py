@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from folkmoot.unified.channel.errors import ChannelError, Closed
+from folkmoot.unified.channel.errors import ChannelError, Closed, TimeOver
 from folkmoot.unified.channel.heap import Heap
 from folkmoot.unified.channel.heaps import PREFIX
-from folkmoot.unified.channel.line import Line, Place, open_line
+from folkmoot.unified.channel.line import ChannelAddress, ChannelLine, open_line
 from folkmoot.unified.channel.messages import (
     Confirmed,
     Done,
@@ -30,7 +30,7 @@ from folkmoot.unified.channel.messages import (
     Put,
     WereUsed,
 )
-from folkmoot.unified.channel.queue import Rules
+from folkmoot.unified.channel.queue import ChannelRules
 from folkmoot.unified.channel.regions import PAGE
 from folkmoot.unified.channel.spool import Buffer
 
@@ -41,7 +41,7 @@ BATCH_LARGE = 8 * 1024 * 1024  # bytes in the heap
 SMALLEST_BODY = 16 * 1024  # less goes over the socket
 
 
-class Pending(NamedTuple):
+class SentBatch(NamedTuple):
     put: Put
     body: bytes  # empty when it lies in the heap
 
@@ -55,7 +55,7 @@ class Gathered:
 
     __slots__ = ("_room", "body", "large", "most", "regions", "size")
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: ChannelRules) -> None:
         self.most = min(BATCH, rules.records)
         self._room = min(BATCH_SIZE, rules.size)
         self.body: list[Buffer] = []  # the small ones; nothing for each of the regions
@@ -92,9 +92,9 @@ class Gathered:
 class Outbox:
     """For one thread at a time."""
 
-    def __init__(self, place: Place, producer: str) -> None:
+    def __init__(self, place: ChannelAddress, producer: str) -> None:
         self._place, self._producer = place, producer
-        self.pending: deque[Pending] = deque()
+        self.pending: deque[SentBatch] = deque()
         self.pending_large = 0  # bytes of theirs in the heap
         #: What was answered to the last question: a put with sources, or a finish.
         self.answer: WereUsed | Done | None = None
@@ -118,7 +118,7 @@ class Outbox:
         body = b"".join(batch.body)
         lies = self._lay(body)
         put = Put(self.number, sizes, batch.regions, sources or {}, lies)
-        pending = Pending(put, b"" if lies[1] else body)
+        pending = SentBatch(put, b"" if lies[1] else body)
         self.pending.append(pending)
         self.pending_large += batch.large
         self.number += len(sizes)
@@ -140,7 +140,7 @@ class Outbox:
             return 0, 0
         return offset, len(body)
 
-    def _send(self, pending: Pending) -> None:
+    def _send(self, pending: SentBatch) -> None:
         self._line.send(pending.put, [pending.body] if pending.body else ())
 
     def flush(self, until: float | None) -> None:
@@ -167,7 +167,7 @@ class Outbox:
             seconds = None if until is None else until - time.monotonic()
             received = self._line.receive(seconds)
             if received is None:
-                raise _TimeOver(f"{self._place.channel} had no room in time")
+                raise TimeOver(f"{self._place.channel} had no room in time")
             self._hear(received.message)
 
         self._attempt(take)
@@ -216,12 +216,12 @@ class Outbox:
         """Do it; if the connection is broken, make a new one, on which all is sent again."""
         try:
             action()
-        except _TimeOver:
+        except TimeOver:
             raise
         except OSError:
             self._reopen()
 
-    def _open(self) -> Line:
+    def _open(self) -> ChannelLine:
         name = f"{PREFIX}{secrets.token_hex(8)}"
         hello = Hello(self._place.channel, self._producer, name, self._uid)
         line, welcome = open_line(self._place, hello)
@@ -257,7 +257,7 @@ class Outbox:
             if laid[1]:
                 [laid] = self._move(old, [laid])
             moved = msgspec.structs.replace(put, regions=regions, body=laid)
-            self.pending[at] = Pending(moved, body)
+            self.pending[at] = SentBatch(moved, body)
             self.number += len(put.sizes)
         self.next.regions = self._move(old, self.next.regions)
         if old is not None:
@@ -273,7 +273,3 @@ class Outbox:
             self.heap.write(place, [old.read(offset, length)])
             moved.append((place, length))
         return moved
-
-
-class _TimeOver(TimeoutError):
-    """Ours; a socket's is a broken connection."""

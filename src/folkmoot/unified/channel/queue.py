@@ -27,12 +27,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from folkmoot.unified.channel.intervals import Intervals, Span
+from folkmoot.unified.channel.intervals import IdRange, Intervals
 
 Sources = Mapping[str, Sequence[tuple[int, int]]]
 
 
-class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ChannelRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is declared of a channel."""
 
     records: int = 4096  # not acked, at once
@@ -55,7 +55,7 @@ class Piece(msgspec.Struct):
         return self.end - self.first
 
 
-class Batch(msgspec.Struct):
+class QueuedBatch(msgspec.Struct):
     """Records that were put together; `left` of them are not acked."""
 
     first: int
@@ -79,7 +79,7 @@ class Full(NamedTuple):
     """There is no room now."""
 
 
-class Refused(NamedTuple):
+class PutRefused(NamedTuple):
     """Nothing was put, and will not be: the sentence says why."""
 
     reason: str
@@ -88,16 +88,16 @@ class Refused(NamedTuple):
 class Used(NamedTuple):
     """Nothing was put: these sources were used by an earlier batch."""
 
-    spans: dict[str, list[Span]]
+    spans: dict[str, list[IdRange]]
 
 
-Answer = Accepted | Duplicate | Full | Refused | Used
+Answer = Accepted | Duplicate | Full | PutRefused | Used
 
 
 class Queue:
     """What is in a channel and who holds it."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: ChannelRules) -> None:
         self.rules = rules
         self.next_id = 1
         self.last: dict[str, int] = {}  # of each producer, the highest number that is in
@@ -105,7 +105,7 @@ class Queue:
         self.finished: set[str] = set()
         self.closed = False
         self.depth = self.size = self.leased = self.redelivered = 0
-        self.batches: dict[int, Batch] = {}
+        self.batches: dict[int, QueuedBatch] = {}
         self._pieces: dict[int, Piece] = {}  # by their first id
         self._firsts: list[int] = []  # the same ids, in order
         self._waiting: list[int] = []  # a heap of first ids; some are out of date
@@ -129,7 +129,7 @@ class Queue:
         if used := self._already_used(sources):
             return Used(used)
         if reason := self._never_fits(producer, number, last, count, size):
-            return Refused(reason)
+            return PutRefused(reason)
         if self.depth + count > self.rules.records or self.size + size > self.rules.size:
             return Full()
         first = self.next_id
@@ -142,7 +142,7 @@ class Queue:
         self.next_id = max(self.next_id, first + count)
         if not count:
             return
-        self.batches[first] = Batch(first, count, size, count, now)
+        self.batches[first] = QueuedBatch(first, count, size, count, now)
         self.depth += count
         self.size += size
         self._add(Piece(first, first + count, first))
@@ -229,13 +229,13 @@ class Queue:
     def close(self) -> None:
         self.closed = True
 
-    def not_acked(self, batch: int) -> list[Span]:
+    def not_acked(self, batch: int) -> list[IdRange]:
         """What is left of a batch."""
         held = self.batches[batch]
         pieces = self._overlapping(held.first, held.first + held.count)
         return list(Intervals((piece.first, piece.end) for piece in pieces))
 
-    def _already_used(self, sources: Sources) -> dict[str, list[Span]]:
+    def _already_used(self, sources: Sources) -> dict[str, list[IdRange]]:
         found = {
             channel: [part for first, end in spans for part in used.within(first, end)]
             for channel, spans in sources.items()

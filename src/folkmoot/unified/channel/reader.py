@@ -16,9 +16,9 @@ from typing import Any
 
 from folkmoot.unified.channel import records
 from folkmoot.unified.channel.batch import Batch
-from folkmoot.unified.channel.errors import Drained, Left
+from folkmoot.unified.channel.errors import Drained, Left, TimeOver
 from folkmoot.unified.channel.heap import Maps
-from folkmoot.unified.channel.line import Line, Place, Received, open_line
+from folkmoot.unified.channel.line import ChannelAddress, ChannelLine, Received, open_line
 from folkmoot.unified.channel.messages import (
     IN_FRAME,
     Ack,
@@ -27,12 +27,12 @@ from folkmoot.unified.channel.messages import (
     Extend,
     Get,
     GiveBack,
+    HeapRegion,
     Hello,
     Ids,
     Leave,
     Look,
     Message,
-    Region,
     Released,
 )
 from folkmoot.unified.channel.views import Key, Views
@@ -46,14 +46,14 @@ PROMPT = 0.001
 class Reader:
     """Any thread may use it; one at a time waits for records."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ChannelAddress) -> None:
         self.place = place
         self._waiting = threading.Lock()  # of the one who gets
         self._lock = threading.Lock()  # of what follows
         self._acks: Ids = []  # that may not have arrived
         self._asked: int | None = None  # acks that went with a `Get` that is not answered
         self._uid = ""
-        self._line: Line | None = None
+        self._line: ChannelLine | None = None
         self._left = False
         self._views: Views | None = None
         self._maps = Maps("")
@@ -122,7 +122,7 @@ class Reader:
             self._acks = []
             self._part()
 
-    def _acks_arrived(self, line: Line) -> bool:
+    def _acks_arrived(self, line: ChannelLine) -> bool:
         return self._converse(line, None, Ack(self._acks), Look()) is not None
 
     def _part(self) -> None:
@@ -160,12 +160,12 @@ class Reader:
                 if ahead and received.message.more:  # type: ignore[attr-defined]
                     self._send_get(line, limit, -1)
                 return received
-            except _TimeOver:
+            except TimeOver:
                 raise
             except OSError:
                 self._broken(line)
 
-    def _answer(self, line: Line, limit: int, until: float | None) -> Received:
+    def _answer(self, line: ChannelLine, limit: int, until: float | None) -> Received:
         wait = -1 if until is None else max(0, round((until - time.monotonic()) * 1000))
         if self._asked is None:
             self._send_get(line, limit, wait)
@@ -178,23 +178,23 @@ class Reader:
                 line.send(Ack(list(self._acks)))  # what we wait for may wait for that
                 received = line.receive(None if until is None else wait / 1000)
             if received is None:
-                raise _TimeOver(f"{self.place.channel} had no record in time")
+                raise TimeOver(f"{self.place.channel} had no record in time")
         with self._lock:
             self._acks = self._acks[self._asked or 0 :]
             self._asked = None
         return received
 
-    def _send_get(self, line: Line, limit: int, wait: int) -> None:
+    def _send_get(self, line: ChannelLine, limit: int, wait: int) -> None:
         with self._lock:
             acks, self._asked = list(self._acks), len(self._acks)
         line.send(Get(limit, wait, acks, self._released(line)))
 
-    def _released(self, line: Line) -> list[Key]:
+    def _released(self, line: ChannelLine) -> list[Key]:
         with self._lock:
             copied, self._copied = self._copied, []
         return copied + self._views.take(line) if self._views is not None else copied
 
-    def _converse(self, line: Line, wait: int | None, *messages: Message) -> Received | None:
+    def _converse(self, line: ChannelLine, wait: int | None, *messages: Message) -> Received | None:
         """Say this and wait for the answer to the last; None when the connection broke."""
         try:
             for message in messages:
@@ -216,7 +216,7 @@ class Reader:
             except OSError:
                 self._broken(line)
 
-    def _connected(self) -> Line:
+    def _connected(self) -> ChannelLine:
         with self._lock:
             line = self._line
         if line is not None:
@@ -229,13 +229,13 @@ class Reader:
             self._maps = Maps(welcome.folder)
         return line
 
-    def _broken(self, line: Line) -> None:
+    def _broken(self, line: ChannelLine) -> None:
         with self._lock:
             if self._line is line:
                 self._line = None
         self._close(line)
 
-    def _close(self, line: Line) -> None:
+    def _close(self, line: ChannelLine) -> None:
         """Not while something looks at what came over it: that would be written over."""
         if self._views is not None:
             self._views.close_after(line)
@@ -260,7 +260,7 @@ class Reader:
         return found
 
     def _decode(
-        self, part: memoryview, sizes: Iterable[int], regions: Iterator[Region], copy: bool
+        self, part: memoryview, sizes: Iterable[int], regions: Iterator[HeapRegion], copy: bool
     ) -> list[Any]:
         found, at = [], 0
         for size in sizes:
@@ -271,7 +271,7 @@ class Reader:
                 found.append(self._map(next(regions)))
         return found
 
-    def _map(self, region: Region) -> Any:
+    def _map(self, region: HeapRegion) -> Any:
         heap, offset, length = region.heap, region.offset, region.length
         seen, mapped = self._maps.map(heap, offset, length)
         if self._views is None:
@@ -279,7 +279,3 @@ class Reader:
         assert self._line is not None
         self._views.follow(seen, self._line, (heap, offset), length, mapped)
         return records.decode(memoryview(seen), 0, length)
-
-
-class _TimeOver(TimeoutError):
-    """Ours; a socket's is a broken connection."""

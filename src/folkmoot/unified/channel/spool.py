@@ -36,7 +36,7 @@ MOST_PIECES = 1000  # that a system takes in one write
 BEGUN = b"begun"
 
 
-class Entry(NamedTuple):
+class SpoolEntry(NamedTuple):
     header: bytes
     body: bytes
 
@@ -107,7 +107,7 @@ class Spool:
 
 class _Read(NamedTuple):
     generation: int
-    entries: list[Entry]
+    entries: list[SpoolEntry]
 
 
 def _read(path: Path) -> _Read:
@@ -132,7 +132,7 @@ def _read(path: Path) -> _Read:
     return _Read(generation, [*entries[:begun], *entries[begun + 1 :]])
 
 
-def _entries(data: bytes, nonce: bytes) -> tuple[list[Entry], int]:
+def _entries(data: bytes, nonce: bytes) -> tuple[list[SpoolEntry], int]:
     """The whole entries, and where they end."""
     entries, at = [], _FILE.size
     while at + _HEAD.size <= len(data):
@@ -141,7 +141,7 @@ def _entries(data: bytes, nonce: bytes) -> tuple[list[Entry], int]:
         end = body + size + NONCE
         if seen != nonce or data[end - NONCE : end] != nonce:
             break
-        entries.append(Entry(data[at + _HEAD.size : body], data[body : body + size]))
+        entries.append(SpoolEntry(data[at + _HEAD.size : body], data[body : body + size]))
         at = end
     return entries, at
 

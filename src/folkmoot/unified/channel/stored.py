@@ -8,9 +8,7 @@ import msgspec
 from folkmoot.core.unreadable import UNREADABLE
 from folkmoot.unified.channel.errors import SpoolError
 from folkmoot.unified.channel.messages import Ids
-from folkmoot.unified.channel.spool import Entry
-
-Buffer = bytes | bytearray | memoryview
+from folkmoot.unified.channel.spool import SpoolEntry
 
 
 class Cut(NamedTuple):
@@ -54,11 +52,11 @@ class Stored(msgspec.Struct):
         return Cut(sizes, regions, self.body[first : first + length])
 
 
-class Written(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class SpoolRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """An entry of the spool."""
 
 
-class Held(Written, frozen=True):
+class ChannelState(SpoolRecord, frozen=True):
     """All that a channel knows beside its records."""
 
     uid: str
@@ -69,7 +67,7 @@ class Held(Written, frozen=True):
     closed: bool
 
 
-class Batch(Written, frozen=True):
+class StoredBatch(SpoolRecord, frozen=True):
     """Records are in, whose bytes are the entry's body, or lie in the heap."""
 
     first: int
@@ -82,27 +80,27 @@ class Batch(Written, frozen=True):
     lies: tuple[int, int] = (0, 0)
 
 
-class Acked(Written, frozen=True):
+class Acked(SpoolRecord, frozen=True):
     ids: Ids
 
 
-class Finished(Written, frozen=True):
+class ProducerFinished(SpoolRecord, frozen=True):
     """By this producer, or by all when it is empty."""
 
     producer: str = ""
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Held | Batch | Acked | Finished)
+_decoder = msgspec.msgpack.Decoder(ChannelState | StoredBatch | Acked | ProducerFinished)
 
 
-def write(entry: Written) -> bytes:
+def write(entry: SpoolRecord) -> bytes:
     return _encoder.encode(entry)
 
 
-def read(entry: Entry) -> Held | Batch | Acked | Finished:
+def read(entry: SpoolEntry) -> ChannelState | StoredBatch | Acked | ProducerFinished:
     try:
-        known: Held | Batch | Acked | Finished = _decoder.decode(entry.header)
+        known: ChannelState | StoredBatch | Acked | ProducerFinished = _decoder.decode(entry.header)
     except UNREADABLE as error:
         raise SpoolError(f"an entry of the spool cannot be read: {error}") from None
     return known

@@ -13,7 +13,7 @@ from typing import Any
 from weakref import ref
 
 from folkmoot.unified.channel.heap import Mapped
-from folkmoot.unified.channel.line import Line
+from folkmoot.unified.channel.line import ChannelLine
 from folkmoot.unified.channel.messages import Released
 
 LATER = 0.05
@@ -25,7 +25,7 @@ class _View(ref[Any]):
 
     __slots__ = ("length", "line", "mapped", "region")
 
-    line: Line
+    line: ChannelLine
     region: Key
     length: int
     mapped: Mapped | None  # if it is a part of one
@@ -35,14 +35,14 @@ class Views:
     def __init__(self) -> None:
         self._refs: dict[int, _View] = {}
         self._over: deque[_View] = deque()
-        self._count: dict[Line, int] = {}
-        self._closing: set[Line] = set()
+        self._count: dict[ChannelLine, int] = {}
+        self._closing: set[ChannelLine] = set()
         self._lock = threading.Lock()
         self._woken: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def follow(
-        self, seen: Any, line: Line, region: Key, length: int, mapped: Mapped | None
+        self, seen: Any, line: ChannelLine, region: Key, length: int, mapped: Mapped | None
     ) -> None:
         view = _View(seen, self._ended)
         view.line, view.region, view.length, view.mapped = line, region, length, mapped
@@ -60,7 +60,7 @@ class Views:
         if self._woken.empty():
             self._woken.put(None)
 
-    def take(self, line: Line) -> list[Key]:
+    def take(self, line: ChannelLine) -> list[Key]:
         """What is let go and was not told; whoever asks tells it over this line."""
         if not self._over:
             return []
@@ -70,14 +70,14 @@ class Views:
             self._tell(other, regions)
         return mine
 
-    def close_after(self, line: Line) -> None:
+    def close_after(self, line: ChannelLine) -> None:
         """Close a connection when nothing that came over it is looked at."""
         with self._lock:
             self._closing.add(line)
         self._send()
 
-    def _take(self) -> dict[Line, list[Key]]:
-        found: dict[Line, list[Key]] = {}
+    def _take(self) -> dict[ChannelLine, list[Key]]:
+        found: dict[ChannelLine, list[Key]] = {}
         with contextlib.suppress(IndexError):
             while True:
                 view = self._over.popleft()
@@ -98,7 +98,7 @@ class Views:
         for line in done:
             line.close()
 
-    def _tell(self, line: Line, regions: list[Key]) -> None:
+    def _tell(self, line: ChannelLine, regions: list[Key]) -> None:
         with contextlib.suppress(OSError):  # then whoever counted them is gone
             line.send(Released(regions))
 

@@ -13,8 +13,8 @@ from itertools import islice
 
 from folkmoot.unified.channel import records
 from folkmoot.unified.channel.errors import AlreadyUsed, ChannelError
-from folkmoot.unified.channel.intervals import Span
-from folkmoot.unified.channel.line import Place
+from folkmoot.unified.channel.intervals import IdRange
+from folkmoot.unified.channel.line import ChannelAddress
 from folkmoot.unified.channel.messages import Ids, WereUsed
 from folkmoot.unified.channel.outbox import BATCH_SIZE, LARGE, Outbox
 from folkmoot.unified.channel.spool import Buffer
@@ -25,7 +25,7 @@ LINGER = 0.005
 class Writer:
     """Any thread may use it; one at a time does."""
 
-    def __init__(self, place: Place, producer: str) -> None:
+    def __init__(self, place: ChannelAddress, producer: str) -> None:
         self.place, self.producer = place, producer
         self._lock = threading.RLock()
         self._out = Outbox(place, producer)
@@ -80,7 +80,7 @@ class Writer:
             self._out.wait(lambda: not self._out.pending, None)
             if isinstance(self._out.answer, WereUsed):
                 spans = {
-                    name: [Span(*s) for s in ids] for name, ids in self._out.answer.spans.items()
+                    name: [IdRange(*s) for s in ids] for name, ids in self._out.answer.spans.items()
                 }
                 raise AlreadyUsed(self.place.channel, spans)
 

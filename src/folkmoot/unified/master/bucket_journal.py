@@ -24,7 +24,7 @@ TRIES = 100
 T = TypeVar("T")
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class JournalEntry(msgspec.Struct, frozen=True, array_like=True):
     """What a holder wrote: its claim, which has no records; a beginning, or one record more."""
 
     holder: str
@@ -48,7 +48,7 @@ class BucketJournal:
 
     def begin(self, *records: bytes) -> None:
         """Put these records in place of all before."""
-        self._write(Entry(self._holder, True, records))
+        self._write(JournalEntry(self._holder, True, records))
         self.size = self.begun = sum(map(len, records))
         self.records = []
         for number in self._numbers():
@@ -57,7 +57,7 @@ class BucketJournal:
 
     def append(self, record: bytes) -> None:
         """Add one record; in the bucket on return. Raises `Fenced` when it counts for nothing."""
-        self._write(Entry(self._holder, False, (record,)))
+        self._write(JournalEntry(self._holder, False, (record,)))
         self.size += len(record)
 
     def close(self) -> None:
@@ -68,16 +68,16 @@ class BucketJournal:
         for _ in range(TRIES):
             numbers = self._numbers()
             number = numbers[-1] + 1 if numbers else 1
-            if self._create(number, Entry(self._holder)):
+            if self._create(number, JournalEntry(self._holder)):
                 return [*numbers, number]
         raise JournalError(f"others claim the job in {self.path} again and again: stop them first")
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: JournalEntry) -> None:
         if not self._create(self._last + 1, entry):
             raise Fenced(f"the job in {self.path} was taken over by another process: end this one")
         self._last += 1
 
-    def _create(self, number: int, entry: Entry) -> bool:
+    def _create(self, number: int, entry: JournalEntry) -> bool:
         """Whether the number is ours. An answer may be lost, and the request be sent again."""
         body = msgspec.msgpack.encode(entry)
         try:
@@ -111,10 +111,10 @@ class BucketJournal:
             )
         return []
 
-    def _entry(self, number: int) -> Entry:
+    def _entry(self, number: int) -> JournalEntry:
         body = _asked(lambda: self._bucket.get(self._key(number), LIMIT))
         try:
-            return msgspec.msgpack.decode(body, type=Entry)
+            return msgspec.msgpack.decode(body, type=JournalEntry)
         except UNREADABLE as error:
             raise JournalError(
                 f"the job's state in {self.path} cannot be read: entry {number}: {error}"

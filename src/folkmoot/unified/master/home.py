@@ -5,7 +5,7 @@
     state/          the journal
     events.jsonl    what happened
     logs/           what each actor printed
-    run/            sockets and marks of living processes; gone when the job is over
+    run/            sockets and files of living processes; gone when the job is over
     outcome.json    how it ended
 
 Only its owner may enter.
@@ -32,7 +32,7 @@ class HomeError(UserError):
     """A job's folder cannot be used; the message says why and what to do."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a job is run, beside what it is."""
 
     substrate: str = "local"
@@ -109,7 +109,7 @@ class Home:
     def exists(self) -> bool:
         return (self.folder / "job.json").exists()
 
-    def create(self, spec: JobSpec, settings: Settings) -> None:
+    def create(self, spec: JobSpec, settings: JobSettings) -> None:
         """Make the folder; one that holds a job already is refused."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomically(self.folder / "settings.json", msgspec.json.encode(settings))
@@ -130,8 +130,8 @@ class Home:
     def spec(self) -> JobSpec:
         return self._read("job.json", JobSpec)
 
-    def settings(self) -> Settings:
-        return self._read("settings.json", Settings)
+    def settings(self) -> JobSettings:
+        return self._read("settings.json", JobSettings)
 
     def secret(self) -> bytes:
         try:

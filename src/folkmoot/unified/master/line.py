@@ -5,7 +5,7 @@ import time
 import msgspec
 
 from folkmoot.unified.control import OBEY, Beat, Membership, Order, Status, encode
-from folkmoot.unified.rpc.connection import Connection
+from folkmoot.unified.rpc.connection import RpcConnection
 from folkmoot.unified.substrate import Name
 
 
@@ -13,7 +13,7 @@ class Contact(msgspec.Struct):
     """What is known of one actor's process, beside the machine's state."""
 
     status: Status | None = None
-    connection: Connection | None = None
+    connection: RpcConnection | None = None
     heard: float = 0.0  # monotonic seconds; 0 while nothing is to be heard from it yet
     progress: int = 0
     progressed: float = 0.0
@@ -37,14 +37,14 @@ class Contacts:
     def all(self) -> list[tuple[Name, Contact]]:
         return list(self._contacts.items())
 
-    def connected(self, name: Name, connection: Connection) -> None:
+    def connected(self, name: Name, connection: RpcConnection) -> None:
         contact = self[name]
         contact.connection, contact.heard = connection, time.monotonic()
         orders = self._waiting.pop(name, {}).values()
         for order in (*((self._membership,) if self._membership else ()), *orders):
             connection.call(OBEY, encode(order))
 
-    def broke(self, name: Name, connection: Connection) -> None:
+    def broke(self, name: Name, connection: RpcConnection) -> None:
         contact = self._contacts.get(name)
         if contact and contact.connection is connection:
             contact.connection = None

@@ -14,8 +14,8 @@ from folkmoot.core.job import messages as m
 from folkmoot.unified.control import MASTER
 from folkmoot.unified.master.home import Home
 from folkmoot.unified.rpc.connect import connect
-from folkmoot.unified.rpc.connection import Peer
-from folkmoot.unified.rpc.methods import Methods
+from folkmoot.unified.rpc.connection import RpcPeer
+from folkmoot.unified.rpc.methods import RemoteMethods
 from folkmoot.unified.substrate import Name
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     actors: tuple[ActorStatus, ...]
 
 
-class Owner:
+class OwnerCalls:
     """The master's side."""
 
     def __init__(self, master: "PrimeMaster") -> None:
         self._master = master
 
-    def export(self, methods: Methods) -> None:
+    def export(self, methods: RemoteMethods) -> None:
         for method in (self.status, self.stop, self.scale):
             methods.export(method.__name__, method)
 
@@ -104,7 +104,7 @@ class OwnersLine:
         self._gone = threading.Event()
         self._connection = connect(
             home.control,
-            Peer.me("owner"),
+            RpcPeer.me("owner"),
             home.secret(),
             expect=MASTER,
             on_closed=lambda _: self._gone.set(),

@@ -38,11 +38,11 @@ from folkmoot.unified.master.home import Home, JobOutcome
 from folkmoot.unified.master.launches import Launches
 from folkmoot.unified.master.line import Contacts
 from folkmoot.unified.master.open_journal import open_journal
-from folkmoot.unified.master.owner import Owner
+from folkmoot.unified.master.owner import OwnerCalls
 from folkmoot.unified.master.silence import Quiet, look_every, quiet
 from folkmoot.unified.rpc.call import STACKS
-from folkmoot.unified.rpc.connection import Connection, Peer
-from folkmoot.unified.rpc.methods import Methods
+from folkmoot.unified.rpc.connection import RpcConnection, RpcPeer
+from folkmoot.unified.rpc.methods import RemoteMethods
 from folkmoot.unified.rpc.server import Server
 from folkmoot.unified.substrate import (
     Created,
@@ -75,9 +75,9 @@ class PrimeMaster:
         )
         self._log = EventLog(home.events)
         self._contacts = Contacts()
-        self._methods = Methods(MASTER)
+        self._methods = RemoteMethods(MASTER)
         self._methods.export(TELL, self._told, inline=True)
-        Owner(self).export(self._methods)
+        OwnerCalls(self).export(self._methods)
         self._finished: asyncio.Future[m.Finish] | None = None
         self._looked = asyncio.Event()  # whether the machine knows who lives
         self._told_membership: Membership | None = None
@@ -135,7 +135,7 @@ class PrimeMaster:
 
     def _open_line(self) -> Server:
         server = Server(
-            Peer.me(MASTER, self.epoch),
+            RpcPeer.me(MASTER, self.epoch),
             self._methods,
             self.home.secret(),
             on_open=lambda connection: self._soon(self._came, connection),
@@ -207,7 +207,7 @@ class PrimeMaster:
 
     # Actors.
 
-    def _came(self, connection: Connection) -> None:
+    def _came(self, connection: RpcConnection) -> None:
         if name := _actor(connection):
             actor = self.state.actors.get(name.actor)
             if actor is None or not actor.alive or actor.incarnation != name.incarnation:
@@ -215,7 +215,7 @@ class PrimeMaster:
                 return
             self._contacts.connected(name, connection)
 
-    def _left(self, connection: Connection) -> None:
+    def _left(self, connection: RpcConnection) -> None:
         """No death: the substrate tells of those. But nobody can call it for now."""
         if name := _actor(connection):
             self._contacts.broke(name, connection)
@@ -336,7 +336,7 @@ class PrimeMaster:
             self._substrate.create(launches)
 
 
-def _actor(connection: Connection) -> Name | None:
+def _actor(connection: RpcConnection) -> Name | None:
     """Who is at the other end, if it is an actor and not the owner."""
     peer = connection.peer
     return Name(peer.name, peer.incarnation) if peer and peer.incarnation else None
@@ -366,7 +366,7 @@ def _events_of(status: Status, now: int) -> Iterable[m.AnyEvent]:
         yield m.Report(*who, Stage.FINISH, status.generation, status.result)
 
 
-async def _stacks(connection: Connection) -> str:
+async def _stacks(connection: RpcConnection) -> str:
     try:
         return str(await asyncio.to_thread(connection.ask(STACKS, (0,)).result, EXPLAIN))
     except Exception as error:

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from folkmoot.unified.rpc import values
 from folkmoot.unified.rpc.errors import CallTimeout, RemoteError, RpcError, read_failure
-from folkmoot.unified.rpc.frames import Frame, Kind
+from folkmoot.unified.rpc.frames import Kind, RpcFrame
 from folkmoot.unified.rpc.io_loop import io_loop
 from folkmoot.unified.rpc.stacks import stacks
 
@@ -29,7 +29,7 @@ NOT_CONNECTED = "nobody: the connection is not made yet"
 _numbers = itertools.count(1)
 
 
-class Line(Protocol):
+class CallLine(Protocol):
     """What a call was sent over."""
 
     @property
@@ -49,7 +49,7 @@ class Call(Future[T]):
         self.actor, self.method = actor, method
         self.id = next(_numbers)
         self.since = time.monotonic()
-        self.line: Line | None = None
+        self.line: CallLine | None = None
         self.waits: int | None = None  # the thread that waits for it, or made it
         self._reading = threading.Lock()
         self._read = False
@@ -83,7 +83,7 @@ class Call(Future[T]):
                 return unreadable
         return error
 
-    def reply(self, frame: Frame) -> None:
+    def reply(self, frame: RpcFrame) -> None:
         """For the I/O thread: what came back."""
         if frame.header.kind is not Kind.Result:
             failure = read_failure(frame.parts[0] if frame.parts else b"")
@@ -162,7 +162,7 @@ def unexplained(error: BaseException | None) -> str:
     return f"nobody says where: {error}"
 
 
-def _load(frame: Frame, call: "Call[Any]") -> Any:
+def _load(frame: RpcFrame, call: "Call[Any]") -> Any:
     try:
         return values.load(frame.parts)
     except Exception as error:

@@ -12,7 +12,7 @@ from typing import Any
 from folkmoot.unified.rpc import values
 from folkmoot.unified.rpc.call import Call
 from folkmoot.unified.rpc.connect import CONNECT_SECONDS, connect
-from folkmoot.unified.rpc.connection import Connection, Peer
+from folkmoot.unified.rpc.connection import RpcConnection, RpcPeer
 from folkmoot.unified.rpc.directory import Directory
 from folkmoot.unified.rpc.errors import RpcError, WorkerDied
 from folkmoot.unified.rpc.handshake import Buffer
@@ -20,12 +20,12 @@ from folkmoot.unified.rpc.handshake import Buffer
 Waiting = tuple[Call[Any], list[Buffer]]
 
 
-class Client:
+class RpcClient:
     def __init__(
         self,
         actor: str,
         directory: Directory,
-        me: Peer,
+        me: RpcPeer,
         secret: bytes,
         *,
         timeout: float | None = None,
@@ -36,7 +36,7 @@ class Client:
         self.timeout, self.patience = timeout, patience
         self._directory, self._me, self._secret = directory, me, secret
         self._connect_seconds = connect_seconds
-        self._connection: Connection | None = None
+        self._connection: RpcConnection | None = None
         self._waiting: list[Waiting] | None = None  # while a connection is being made
         self._closed = False
         self._lock = threading.Lock()
@@ -71,11 +71,11 @@ class Client:
             if self._connection is not None:
                 self._connection.close()
 
-    def _usable(self) -> Connection | None:
+    def _usable(self) -> RpcConnection | None:
         connection = self._connection
         return connection if connection is not None and not connection.closed else None
 
-    def _gather(self, call: Call[Any], parts: list[Buffer]) -> Connection | None:
+    def _gather(self, call: Call[Any], parts: list[Buffer]) -> RpcConnection | None:
         """Keep a call until a connection is made; the connection if it just was."""
         with self._lock:
             if (connection := self._usable()) is not None:
@@ -113,7 +113,7 @@ class Client:
                 if not call.done():
                     connection.submit(call, parts)
 
-    def _reach(self) -> Connection:
+    def _reach(self) -> RpcConnection:
         """A connection to where the actor is, or is said to have moved."""
         address = self._directory.find(self.actor, wait=self.patience)
         if address is None:
@@ -126,7 +126,7 @@ class Client:
                 raise
             return self._connect(moved)
 
-    def _connect(self, address: str) -> Connection:
+    def _connect(self, address: str) -> RpcConnection:
         return connect(
             address, self._me, self._secret, expect=self.actor, seconds=self._connect_seconds
         )

@@ -4,26 +4,26 @@ import socket
 import time
 
 from folkmoot.unified.rpc import address as addresses
-from folkmoot.unified.rpc.connection import Connection, Hook, Peer, no_hook
+from folkmoot.unified.rpc.connection import Hook, RpcConnection, RpcPeer, no_hook
 from folkmoot.unified.rpc.errors import RpcError, Unauthorised, WorkerDied
 from folkmoot.unified.rpc.execution import Execution
 from folkmoot.unified.rpc.handshake import Seal, call_out
 from folkmoot.unified.rpc.io_loop import io_loop
-from folkmoot.unified.rpc.methods import Methods
+from folkmoot.unified.rpc.methods import RemoteMethods
 
 CONNECT_SECONDS = 10.0
 
 
 def connect(
     address: str,
-    me: Peer,
+    me: RpcPeer,
     secret: bytes,
     *,
     expect: str | None = None,
     execution: Execution | None = None,
     on_closed: Hook = no_hook,
     seconds: float = CONNECT_SECONDS,
-) -> Connection:
+) -> RpcConnection:
     """A connection to whoever listens at `address`; waits until it is made.
 
     `WorkerDied` when nobody is there, `Unauthorised` when it is a stranger or not `expect`.
@@ -35,13 +35,13 @@ def connect(
         stream = addresses.connect(address, seconds)
     except OSError as error:
         raise WorkerDied(name, f"cannot be reached at {address}: {error}") from None
-    served = execution or Execution(Methods(me.name))
+    served = execution or Execution(RemoteMethods(me.name))
     try:
         stream.settimeout(max(0.001, until - time.monotonic()))
         keys = call_out(stream, secret)
         seals = (Seal(keys.caller), Seal(keys.listener))
         sealed = None if stream.family == socket.AF_UNIX else seals
-        connection = Connection(io_loop(), stream, me, sealed, served, on_closed=on_closed)
+        connection = RpcConnection(io_loop(), stream, me, sealed, served, on_closed=on_closed)
     except OSError as error:
         stream.close()
         raise WorkerDied(name, f"did not answer at {address}: {error}") from None
@@ -52,7 +52,7 @@ def connect(
     return _known(connection, name, expect, until)
 
 
-def _known(connection: Connection, name: str, expect: str | None, until: float) -> Connection:
+def _known(connection: RpcConnection, name: str, expect: str | None, until: float) -> RpcConnection:
     try:
         peer = connection.opened.result(max(0.001, until - time.monotonic()))
     except (TimeoutError, RpcError) as error:

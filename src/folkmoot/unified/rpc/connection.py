@@ -23,7 +23,7 @@ from folkmoot.unified.rpc import values
 from folkmoot.unified.rpc.call import Call
 from folkmoot.unified.rpc.errors import FrameError, Overloaded, RpcError, WorkerDied
 from folkmoot.unified.rpc.execution import Execution
-from folkmoot.unified.rpc.frames import Frame, FrameReader, Kind, encode
+from folkmoot.unified.rpc.frames import FrameReader, Kind, RpcFrame, encode
 from folkmoot.unified.rpc.handshake import Buffer, Seal
 from folkmoot.unified.rpc.io_loop import READ, WRITE, IoLoop
 
@@ -31,7 +31,7 @@ MOST_UNSENT = 8 * 1024**3
 log = logging.getLogger(__name__)
 
 
-class Peer(msgspec.Struct, frozen=True, array_like=True):
+class RpcPeer(msgspec.Struct, frozen=True, array_like=True):
     """Who is at an end of a connection, as it says itself."""
 
     name: str
@@ -40,34 +40,34 @@ class Peer(msgspec.Struct, frozen=True, array_like=True):
     host: str = ""
 
     @classmethod
-    def me(cls, name: str, incarnation: int = 0) -> "Peer":
+    def me(cls, name: str, incarnation: int = 0) -> "RpcPeer":
         return cls(name, incarnation, os.getpid(), platform.node())
 
     def __str__(self) -> str:
         return f"{self.name} (incarnation {self.incarnation}, process {self.pid} on {self.host})"
 
 
-Hook = Callable[["Connection"], None]
+Hook = Callable[["RpcConnection"], None]
 
 
-def no_hook(_: "Connection") -> None: ...
+def no_hook(_: "RpcConnection") -> None: ...
 
 
-class Connection:
+class RpcConnection:
     """`call` may be used from any thread; hooks run in the I/O thread and must not wait."""
 
     def __init__(
         self,
         loop: IoLoop,
         stream: socket.socket,
-        me: Peer,
+        me: RpcPeer,
         seals: tuple[Seal, Seal] | None,
         execution: Execution,
         on_open: Hook = no_hook,
         on_closed: Hook = no_hook,
     ) -> None:
-        self.peer: Peer | None = None
-        self.opened: Future[Peer] = Future()
+        self.peer: RpcPeer | None = None
+        self.opened: Future[RpcPeer] = Future()
         self.why_closed: str | None = None
         self._loop, self._stream, self._me = loop, stream, me
         self._seal = seals[0] if seals else None
@@ -207,7 +207,7 @@ class Connection:
                 break
         return None
 
-    def _handle(self, frame: Frame) -> None:
+    def _handle(self, frame: RpcFrame) -> None:
         kind = frame.header.kind
         if self.peer is None or kind is Kind.Hello:
             self._hello(frame)
@@ -216,11 +216,11 @@ class Connection:
         elif (call := self._pending.pop(frame.header.call, None)) is not None:
             call.reply(frame)
 
-    def _hello(self, frame: Frame) -> None:
+    def _hello(self, frame: RpcFrame) -> None:
         if self.peer is not None or frame.header.kind is not Kind.Hello or len(frame.parts) != 1:
             raise FrameError("a connection begins with one hello")
         try:
-            self.peer = msgspec.msgpack.decode(frame.parts[0], type=Peer)
+            self.peer = msgspec.msgpack.decode(frame.parts[0], type=RpcPeer)
         except UNREADABLE as error:
             raise FrameError(f"a hello cannot be read: {error}") from None
         self.opened.set_result(self.peer)

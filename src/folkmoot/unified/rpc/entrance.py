@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from folkmoot.unified.rpc import address as addresses
 from folkmoot.unified.rpc.errors import Unauthorised
-from folkmoot.unified.rpc.handshake import MAC, OPENING, Keys, Listener, Seal
+from folkmoot.unified.rpc.handshake import MAC, OPENING, FrameKeys, Listener, Seal
 from folkmoot.unified.rpc.io_loop import READ, IoLoop, Timer
 
 HANDSHAKE_SECONDS = 10.0
@@ -80,7 +80,7 @@ class Entrance:
         if any(listening is known for known, _ in self._listening):
             self._loop.register(listening, READ, lambda _: self._accept(listening))
 
-    def _known(self, stream: socket.socket, keys: Keys) -> None:
+    def _known(self, stream: socket.socket, keys: FrameKeys) -> None:
         sealed = stream.family != socket.AF_UNIX
         self._admit(stream, (Seal(keys.listener), Seal(keys.caller)) if sealed else None)
 
@@ -93,7 +93,7 @@ class Handshake:
         loop: IoLoop,
         stream: socket.socket,
         secret: bytes,
-        admit: Callable[[socket.socket, Keys], None],
+        admit: Callable[[socket.socket, FrameKeys], None],
         others: "dict[Handshake, None]",
     ) -> None:
         self._loop, self._stream, self._others = loop, stream, others

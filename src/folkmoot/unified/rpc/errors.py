@@ -37,7 +37,7 @@ class CallTimeout(RpcError, TimeoutError):
     """A call took longer than it may; the message shows the stacks of both sides."""
 
 
-class Failure(msgspec.Struct, frozen=True, array_like=True):
+class RemoteFailure(msgspec.Struct, frozen=True, array_like=True):
     """An exception as it travels: in words, and pickled for who wants to look into it."""
 
     kind: str
@@ -49,7 +49,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
 class RemoteError(RpcError):
     """The called method raised. `kind` is the type's name, `remote_traceback` where it was."""
 
-    def __init__(self, actor: str, method: str, failure: Failure) -> None:
+    def __init__(self, actor: str, method: str, failure: RemoteFailure) -> None:
         super().__init__(
             f"{method} of {actor} raised {failure.kind}: {failure.message}\n\n"
             f"{failure.traceback.rstrip()}"
@@ -68,8 +68,8 @@ class RemoteError(RpcError):
         return RemoteError, (self.actor, self.method, self.failure)
 
 
-def read_failure(encoded: bytes | memoryview) -> Failure:
+def read_failure(encoded: bytes | memoryview) -> RemoteFailure:
     try:
-        return msgspec.msgpack.decode(encoded, type=Failure)
+        return msgspec.msgpack.decode(encoded, type=RemoteFailure)
     except UNREADABLE as error:
-        return Failure("FrameError", f"and the error cannot be read: {error}", "")
+        return RemoteFailure("FrameError", f"and the error cannot be read: {error}", "")

@@ -21,10 +21,10 @@ import msgspec
 from folkmoot.host.blocking import background_loop
 from folkmoot.unified.rpc import values
 from folkmoot.unified.rpc.call import STACKS
-from folkmoot.unified.rpc.errors import Failure, Overloaded
-from folkmoot.unified.rpc.frames import Frame, Kind
+from folkmoot.unified.rpc.errors import Overloaded, RemoteFailure
+from folkmoot.unified.rpc.frames import Kind, RpcFrame
 from folkmoot.unified.rpc.handshake import Buffer
-from folkmoot.unified.rpc.methods import Methods
+from folkmoot.unified.rpc.methods import RemoteMethods
 from folkmoot.unified.rpc.stacks import stacks
 
 MOST_WAITING = 10_000
@@ -37,7 +37,7 @@ class ReplyTo(Protocol):
     def send(self, kind: Kind, call: int, method: str, parts: list[Buffer]) -> None: ...
 
 
-class Task(NamedTuple):
+class CallTask(NamedTuple):
     """One call to carry out."""
 
     line: ReplyTo
@@ -49,23 +49,23 @@ class Task(NamedTuple):
 
 class Execution:
     def __init__(
-        self, methods: Methods, threads: int = 1, most_waiting: int = MOST_WAITING
+        self, methods: RemoteMethods, threads: int = 1, most_waiting: int = MOST_WAITING
     ) -> None:
         self.methods = methods
         self._most_threads = threads
         self._most_waiting = most_waiting
-        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        self._tasks: SimpleQueue[CallTask | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._waiting: dict[tuple[int, int], Task] = {}
-        self._running: dict[int, Task] = {}  # by thread; 0 and below for what has none
+        self._waiting: dict[tuple[int, int], CallTask] = {}
+        self._running: dict[int, CallTask] = {}  # by thread; 0 and below for what has none
         self._answered = threading.Condition()
         # Calls see the context of the actor they are for, also where several share a process.
         self._context = contextvars.copy_context()
 
-    def take(self, line: ReplyTo, frame: Frame) -> None:
+    def take(self, line: ReplyTo, frame: RpcFrame) -> None:
         """For the I/O thread: carry a call out, here if it is inline and else in a thread."""
         header = frame.header
-        task = Task(line, header.call, header.method, frame.parts, time.monotonic())
+        task = CallTask(line, header.call, header.method, frame.parts, time.monotonic())
         if header.method == STACKS:
             return _answer(task, functools.partial(self._explain, line))
         try:
@@ -109,7 +109,7 @@ class Execution:
                 self._done(here)
             del task  # its arguments may be large
 
-    def _carry_out(self, task: Task) -> None:
+    def _carry_out(self, task: CallTask) -> None:
         try:
             function = self.methods.find(task.method).function
             arguments, keywords = values.load(task.parts)
@@ -120,7 +120,7 @@ class Execution:
             return self._finish_later(task, result)
         return _reply(task, result)
 
-    def _finish_later(self, task: Task, coroutine: Any) -> None:
+    def _finish_later(self, task: CallTask, coroutine: Any) -> None:
         key = -task.call
         self._running[key] = task
 
@@ -159,11 +159,11 @@ class Execution:
         return f"{mine}; {stacks(notes)}"
 
 
-def _key(task: Task) -> tuple[int, int]:
+def _key(task: CallTask) -> tuple[int, int]:
     return id(task.line), task.call
 
 
-def _answer(task: Task, function: Callable[..., Any]) -> None:
+def _answer(task: CallTask, function: Callable[..., Any]) -> None:
     try:
         arguments, keywords = values.load(task.parts)
         result = function(*arguments, **keywords)
@@ -172,19 +172,19 @@ def _answer(task: Task, function: Callable[..., Any]) -> None:
     return _reply(task, result)
 
 
-def _reply(task: Task, result: object) -> None:
+def _reply(task: CallTask, result: object) -> None:
     try:
         task.line.send(Kind.Result, task.call, task.method, values.dump(result))
     except Exception as error:  # it cannot be pickled, or is too large
         _fail(task, error)
 
 
-def _fail(task: Task, error: BaseException) -> None:
+def _fail(task: CallTask, error: BaseException) -> None:
     failure = msgspec.msgpack.encode(_failure(error))
     task.line.send(Kind.Error, task.call, task.method, [failure])
 
 
-def _failure(error: BaseException) -> Failure:
+def _failure(error: BaseException) -> RemoteFailure:
     # Without the frames of this file: they are the same for every call.
     inner = error.__traceback__.tb_next if error.__traceback__ else None
     told = "".join(traceback.format_exception(type(error), error, inner or error.__traceback__))
@@ -193,4 +193,4 @@ def _failure(error: BaseException) -> Failure:
     except Exception:  # many exceptions cannot be; their words go all the same
         pickled = b""
     kind = type(error).__name__
-    return Failure(kind, str(error)[:LONGEST_TEXT], told[-LONGEST_TEXT:], pickled)
+    return RemoteFailure(kind, str(error)[:LONGEST_TEXT], told[-LONGEST_TEXT:], pickled)

@@ -39,15 +39,15 @@ class Kind(IntEnum):
     Error = 3
 
 
-class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class FrameHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     kind: Kind
     call: int
     method: str
     sizes: tuple[int, ...]
 
 
-class Frame(NamedTuple):
-    header: Header
+class RpcFrame(NamedTuple):
+    header: FrameHeader
     parts: list[memoryview]
 
     @property
@@ -56,7 +56,7 @@ class Frame(NamedTuple):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Header)
+_decoder = msgspec.msgpack.Decoder(FrameHeader)
 
 
 def encode(kind: Kind, call: int, method: str, parts: Sequence[Buffer]) -> list[Buffer]:
@@ -103,7 +103,7 @@ class FrameReader:
             self._start, self._end = 0, rest
         return self._buffer[self._end :]
 
-    def received(self, count: int) -> Iterator[Frame]:
+    def received(self, count: int) -> Iterator[RpcFrame]:
         if self._payload is not None and self._filled < len(self._payload):
             self._filled += count
         else:
@@ -111,7 +111,7 @@ class FrameReader:
         while (frame := self._next()) is not None:
             yield frame
 
-    def _next(self) -> Frame | None:
+    def _next(self) -> RpcFrame | None:
         if self._payload is None and not self._begin():
             return None
         assert self._payload is not None
@@ -147,7 +147,7 @@ class FrameReader:
         return self._buffer[self._start - count : self._start]
 
 
-def _frame(encoded: bytes, payload: memoryview) -> Frame:
+def _frame(encoded: bytes, payload: memoryview) -> RpcFrame:
     try:
         header = _decoder.decode(encoded)
     except UNREADABLE as error:
@@ -160,7 +160,7 @@ def _frame(encoded: bytes, payload: memoryview) -> Frame:
         at += _padded(size)
     if at != len(payload):
         raise FrameError("a frame's parts do not fill its payload")
-    return Frame(header, parts)
+    return RpcFrame(header, parts)
 
 
 def _padded(size: int) -> int:

@@ -19,7 +19,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from folkmoot.unified.rpc import values
 from folkmoot.unified.rpc.call import Call
-from folkmoot.unified.rpc.client import Client
+from folkmoot.unified.rpc.client import RpcClient
 from folkmoot.unified.rpc.errors import CallTimeout, RpcError
 from folkmoot.unified.rpc.methods import name_of
 
@@ -38,7 +38,7 @@ class Broadcast(Generic[T]):
 class RoleActor:
     """One worker of a role."""
 
-    def __init__(self, client: Client, rank: int, timeout: float | None = None) -> None:
+    def __init__(self, client: RpcClient, rank: int, timeout: float | None = None) -> None:
         self.client, self.rank = client, rank
         self.timeout = timeout
 

@@ -31,7 +31,7 @@ SHORTEST_SECRET = 16
 Buffer = bytes | bytearray | memoryview
 
 
-class Keys(NamedTuple):
+class FrameKeys(NamedTuple):
     """What seals the frames of each direction."""
 
     caller: bytes
@@ -69,7 +69,7 @@ class Caller:
         self._nonce = secrets.token_bytes(NONCE)
         self.opening = MAGIC + self._nonce
 
-    def answer(self, message: bytes) -> tuple[bytes, Keys]:
+    def answer(self, message: bytes) -> tuple[bytes, FrameKeys]:
         """The last message of the caller, and the keys; `Unauthorised` if it is no peer of ours."""
         theirs, mac = message[len(MAGIC) : OPENING], message[OPENING:]
         nonces = self._nonce + theirs
@@ -92,13 +92,13 @@ class Listener:
         self._nonces = opening[len(MAGIC) :] + nonce
         return MAGIC + nonce + _mac(self._secret, b"L", self._nonces)
 
-    def finish(self, mac: bytes) -> Keys:
+    def finish(self, mac: bytes) -> FrameKeys:
         if not _equal(mac, _mac(self._secret, b"C", self._nonces)):
             raise Unauthorised("whoever called does not know the job's secret")
         return _keys(self._secret, self._nonces)
 
 
-def call_out(stream: socket.socket, secret: bytes) -> Keys:
+def call_out(stream: socket.socket, secret: bytes) -> FrameKeys:
     """The caller's part, on a blocking socket with a timeout."""
     caller = Caller(secret)
     stream.sendall(caller.opening)
@@ -117,8 +117,8 @@ def _mac(secret: bytes, side: bytes, nonces: bytes) -> bytes:
     return hmac.digest(secret, MAGIC + side + nonces, "sha256")
 
 
-def _keys(secret: bytes, nonces: bytes) -> Keys:
-    return Keys(_mac(secret, b"frames of C", nonces), _mac(secret, b"frames of L", nonces))
+def _keys(secret: bytes, nonces: bytes) -> FrameKeys:
+    return FrameKeys(_mac(secret, b"frames of C", nonces), _mac(secret, b"frames of L", nonces))
 
 
 def _equal(mac: bytes, expected: bytes) -> bool:

@@ -4,7 +4,7 @@
         @rpc
         def generate(self, prompts: list[str]) -> list[str]: ...
 
-Every actor has `Methods` of its own. Functions marked with `@rpc(export=True)` belong to the
+Every actor has `RemoteMethods` of its own. Functions marked with `@rpc(export=True)` belong to the
 process: each of its actors answers them.
 """
 
@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 MARK = "__rpc_name__"
 
 
-class Method(NamedTuple):
+class RemoteMethod(NamedTuple):
     function: Callable[..., Any]
     # In the I/O thread, so that it answers while user code runs; it must not wait.
     inline: bool = False
@@ -51,17 +51,17 @@ def name_of(method: str | Callable[..., Any]) -> str:
     return method if isinstance(method, str) else str(getattr(method, MARK, method.__name__))
 
 
-class Methods:
+class RemoteMethods:
     def __init__(self, owner: str = "this process") -> None:
         self.owner = owner
-        self._methods: dict[str, Method] = {}
+        self._methods: dict[str, RemoteMethod] = {}
 
     def export(self, name: str, function: Callable[..., Any], *, inline: bool = False) -> None:
         if not callable(function):
             raise TypeError(f"{name} cannot be exported: {function!r} is not callable")
         if name in self._methods:
             raise ValueError(f"{self.owner} exports a method {name!r} already")
-        self._methods[name] = Method(function, inline)
+        self._methods[name] = RemoteMethod(function, inline)
 
     def export_instance(self, instance: object, namespace: str | None = None) -> None:
         """Every marked method of an object, as `namespace.method`."""
@@ -69,7 +69,7 @@ class Methods:
         for attribute, function in marked(type(instance)).items():
             self.export(prefix + name_of(function), getattr(instance, attribute))
 
-    def find(self, name: str) -> Method:
+    def find(self, name: str) -> RemoteMethod:
         """The method of that name; LookupError says which ones there are."""
         found = self._methods.get(name) or EXPORTED._methods.get(name)
         if found is None:
@@ -88,7 +88,7 @@ class Methods:
         return f"{self.owner} has no remote method {name!r}; it has: {offered}"
 
 
-EXPORTED = Methods()
+EXPORTED = RemoteMethods()
 
 
 def marked(cls: type) -> dict[str, Callable[..., Any]]:

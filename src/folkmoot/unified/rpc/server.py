@@ -3,11 +3,11 @@
 import socket
 import threading
 
-from folkmoot.unified.rpc.connection import Connection, Hook, Peer, no_hook
+from folkmoot.unified.rpc.connection import Hook, RpcConnection, RpcPeer, no_hook
 from folkmoot.unified.rpc.entrance import Entrance, Seals
 from folkmoot.unified.rpc.execution import Execution
 from folkmoot.unified.rpc.io_loop import IoLoop, io_loop
-from folkmoot.unified.rpc.methods import Methods
+from folkmoot.unified.rpc.methods import RemoteMethods
 
 
 class Server:
@@ -18,8 +18,8 @@ class Server:
 
     def __init__(
         self,
-        me: Peer,
-        methods: Methods,
+        me: RpcPeer,
+        methods: RemoteMethods,
         secret: bytes,
         *,
         threads: int = 1,
@@ -28,7 +28,7 @@ class Server:
     ) -> None:
         self.me, self.methods = me, methods
         self.execution = Execution(methods, threads)
-        self.connections: set[Connection] = set()
+        self.connections: set[RpcConnection] = set()
         self._on_open, self._on_closed = on_open, on_closed
         self._loop: IoLoop = io_loop()
         self.entrance = Entrance(self._loop, secret, self._admit)
@@ -57,13 +57,13 @@ class Server:
         done.set()
 
     def _admit(self, stream: socket.socket, seals: Seals) -> None:
-        connection = Connection(
+        connection = RpcConnection(
             self._loop, stream, self.me, seals, self.execution, self._on_open, self._gone
         )
         self.connections.add(connection)
         connection.begin()
 
-    def _gone(self, connection: Connection) -> None:
+    def _gone(self, connection: RpcConnection) -> None:
         self.connections.discard(connection)
         if connection.peer is not None:
             self._on_closed(connection)

@@ -6,8 +6,8 @@ of its own and outlives the master:
 - It tells the master of every end as it reaps it. Ends that nobody heard are kept for the next.
 - When an actor ends, whatever it started ends too; even what took a session of its own, since
   the fork server inherits it.
-- A fork server that is killed leaves its actors alive. The next one finds them by their marks
-  (`process_marks`) and watches them as its own. An actor does nothing before its mark is written.
+- A fork server that is killed leaves its actors alive. The next one finds them by their files
+  (`pid_files`) and watches them as its own. An actor does nothing before its file is written.
 - It ends with the job (`EndAll`), or when no master has come for `alone` seconds: then, too, it
   leaves nothing behind.
 
@@ -49,14 +49,14 @@ from folkmoot.unified.substrate.fork_server_wire import (
     packed,
 )
 from folkmoot.unified.substrate.import_ahead import import_ahead
-from folkmoot.unified.substrate.process_marks import (
+from folkmoot.unified.substrate.pid_files import (
     ACTOR,
     children,
     orphans,
-    read_marks,
-    remove_mark,
+    read_pid_files,
+    remove_pid_file,
     runs,
-    write_mark,
+    write_pid_file,
 )
 
 logger = logging.getLogger("folkmoot.fork_server")
@@ -175,7 +175,7 @@ class ForkServer:
             os.close(told)
             self._become(launch, go)
         os.close(go)
-        write_mark(self._folder, launch.name, pid)
+        write_pid_file(self._folder, launch.name, pid)
         os.write(told, b"!")
         os.close(told)
         self._living[launch.name] = pid
@@ -240,22 +240,22 @@ class ForkServer:
         self._ended[name] = ended
         while len(self._ended) > KEPT:
             del self._ended[next(iter(self._ended))]
-        remove_mark(self._folder, name)
+        remove_pid_file(self._folder, name)
         self._tell(ended)
 
     def _adopt(self) -> None:
         """Take over what a fork server before us left."""
-        for mark in read_marks(self._folder):
+        for found in read_pid_files(self._folder):
             try:
-                pidfd = os.pidfd_open(mark.pid) if runs(mark) else -1
+                pidfd = os.pidfd_open(found.pid) if runs(found) else -1
             except ProcessLookupError:
                 pidfd = -1
-            self._living[mark.name] = mark.pid
-            if pidfd < 0 or not runs(mark):
-                self._end(mark.name, "ended unseen, while its fork server was gone")
+            self._living[found.name] = found.pid
+            if pidfd < 0 or not runs(found):
+                self._end(found.name, "ended unseen, while its fork server was gone")
                 continue
-            self._adopted[mark.name] = pidfd
-            self._watch(pidfd, functools.partial(self._adopted_ended, mark.name))
+            self._adopted[found.name] = pidfd
+            self._watch(pidfd, functools.partial(self._adopted_ended, found.name))
 
     def _adopted_ended(self, name: Name) -> None:
         pidfd = self._adopted.pop(name)
@@ -278,7 +278,7 @@ class ForkServer:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
         for name in [*self._living]:
-            remove_mark(self._folder, name)
+            remove_pid_file(self._folder, name)
         forget(self.address)
         self._tell(AllEnded())
         self._over = True

@@ -28,7 +28,6 @@ class _Life:
         self.launch = launch
         self.thread: threading.Thread | None = None
         self.cuts: list[Callable[[], None]] = []
-        self.killed = False
 
 
 def at_kill(cut: Callable[[], None]) -> None:
@@ -82,7 +81,6 @@ class InProcessSubstrate:
             life = self._lives.get(name)
         if life is None or life.thread is None:
             return
-        life.killed = True
         for cut in life.cuts:
             cut()
         _raise_in(life.thread, Killed)

@@ -8,7 +8,6 @@ it names an incarnation, and is either carried out already or for a process that
 """
 
 import contextlib
-import logging
 import os
 import sys
 import threading
@@ -35,15 +34,14 @@ from folkmoot.unified.substrate import (
 )
 from folkmoot.unified.substrate.ray_host import (
     NAMESPACE,
+    NodePid,
     RayHost,
-    Seat,
     end_process,
     name_in,
     name_of,
 )
 from folkmoot.unified.substrate.ray_places import RayPlaces, amounts
 
-logger = logging.getLogger(__name__)
 # Seconds for actors of a cluster that is well to answer.
 ANSWER = 30.0
 # Seconds until an actor that did not answer is watched again.
@@ -60,7 +58,7 @@ class RaySubstrate:
         self._address = address or os.environ.get("RAY_ADDRESS", "")
         self._lock = threading.Lock()
         self._handles: dict[Name, Any] = {}
-        self._seats: dict[Name, Seat] = {}
+        self._seats: dict[Name, NodePid] = {}
         self._ordered: set[Name] = set()
         self._killed: set[Name] = set()
         self._told: set[Name] = set()  # whose end was told
@@ -81,7 +79,7 @@ class RaySubstrate:
         living = []
         for name, ref in asked.items():
             try:
-                self._seats[name] = seat = Seat(*ray.get(ref, timeout=ANSWER))
+                self._seats[name] = seat = NodePid(*ray.get(ref, timeout=ANSWER))
             except RayError:
                 self._handles.pop(name)
                 continue
@@ -134,7 +132,7 @@ class RaySubstrate:
                 self._handles[name] = handle
             began = handle.begin.remote(self._job, launch, sys.path, self._master)
             self._watch(name)
-            seat = Seat(*ray.get(began))
+            seat = NodePid(*ray.get(began))
         except (RayError, ValueError) as error:
             if name not in self._killed:
                 self._look_at_node(launch.node)
@@ -197,7 +195,7 @@ class RaySubstrate:
         handle, seat = self._handles.get(name), self._seats.get(name)
         try:
             handle = handle or ray.get_actor(name_of(self._job, name), NAMESPACE)
-            seat = seat or Seat(*ray.get(handle.seat.remote(), timeout=ANSWER))
+            seat = seat or NodePid(*ray.get(handle.seat.remote(), timeout=ANSWER))
         except (ValueError, RayError):
             pass  # it is gone already, or does not answer
         if handle is not None:

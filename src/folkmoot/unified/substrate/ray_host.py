@@ -17,10 +17,10 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from folkmoot.unified import whereabouts
+from folkmoot.unified import job_addresses
 from folkmoot.unified.substrate import Launch, Name
 from folkmoot.unified.substrate.fork_server import _print_into, run_main
-from folkmoot.unified.substrate.process_marks import ACTOR
+from folkmoot.unified.substrate.pid_files import ACTOR
 
 #: All our actors are in this namespace; `<job>/<actor>/<incarnation>` is a name.
 NAMESPACE = "folkmoot"
@@ -30,7 +30,7 @@ LAST_WORDS = 0.2
 GRACE = 1.0
 
 
-class Seat(NamedTuple):
+class NodePid(NamedTuple):
     """Where an actor is."""
 
     node: str
@@ -56,7 +56,7 @@ class RayHost:
         self._ended = asyncio.Event()
         self._code = 0
 
-    async def begin(self, job: str, launch: Launch, path: list[str], master: str) -> Seat:
+    async def begin(self, job: str, launch: Launch, path: list[str], master: str) -> NodePid:
         """Run the launch's main; once."""
         import ray
 
@@ -66,21 +66,21 @@ class RayHost:
             sys.path += [entry for entry in path if entry not in sys.path]
             os.environ.update(launch.env)
             os.environ[ACTOR] = name_of(job, launch.name)
-            whereabouts.own_host = ray.util.get_node_ip_address()
-            whereabouts.announce(master)
+            job_addresses.own_host = ray.util.get_node_ip_address()
+            job_addresses.announce(master)
             if launch.log and Path(launch.log).parent.parent.is_dir():
                 _print_into(launch.log)
             loop = asyncio.get_running_loop()
             threading.Thread(target=self._run, args=(launch, loop), name="main").start()
-        return Seat(context.get_node_id(), os.getpid())
+        return NodePid(context.get_node_id(), os.getpid())
 
-    async def seat(self) -> Seat:
+    async def seat(self) -> NodePid:
         import ray
 
-        return Seat(ray.get_runtime_context().get_node_id(), os.getpid())
+        return NodePid(ray.get_runtime_context().get_node_id(), os.getpid())
 
     async def announce(self, master: str) -> None:
-        whereabouts.announce(master)
+        job_addresses.announce(master)
 
     async def watch(self) -> int:
         """Until its main has returned; the call fails when the process ends before."""

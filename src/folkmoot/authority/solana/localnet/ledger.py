@@ -44,12 +44,12 @@ class Faults:
     mute: bool = False  # subscriptions stay open and say nothing
 
 
-class Status(NamedTuple):
+class LedgerStatus(NamedTuple):
     slot: int
     error: Any  # as JSON-RPC tells it, or None
 
 
-class RpcError(Exception):
+class NodeError(Exception):
     """An answer that is an error of JSON-RPC."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
@@ -57,7 +57,7 @@ class RpcError(Exception):
         self.code, self.message, self.data = code, message, data
 
 
-class Ledger:
+class LocalLedger:
     """The cluster's state. Everything happens in the thread of whoever calls."""
 
     def __init__(self, program: bytes | None = None, faults: Faults | None = None) -> None:
@@ -66,7 +66,7 @@ class Ledger:
         self.faults = faults or Faults()
         self.slot = 0
         self._blockhashes: OrderedDict[Hash, int] = OrderedDict()  # with their last valid height
-        self.statuses: OrderedDict[Signature, Status] = OrderedDict()
+        self.statuses: OrderedDict[Signature, LedgerStatus] = OrderedDict()
         self.changed: Callable[[Pubkey], None] = lambda key: None
         """Called with every account that a transaction may have written."""
         self._genesis = random.randbytes(8)
@@ -130,12 +130,12 @@ class Ledger:
     def read(self, wire: bytes) -> VersionedTransaction:
         """A transaction as it came, checked as far as a cluster does before it runs."""
         if len(wire) > PACKET:
-            raise RpcError(-32602, f"base64 encoded transaction too large: {len(wire)} bytes")
+            raise NodeError(-32602, f"base64 encoded transaction too large: {len(wire)} bytes")
         try:
             made = VersionedTransaction.from_bytes(wire)
             made.sanitize()
         except Exception as error:
-            raise RpcError(-32602, f"failed to deserialize transaction: {error}") from None
+            raise NodeError(-32602, f"failed to deserialize transaction: {error}") from None
         return made
 
     def simulate(self, made: VersionedTransaction) -> tuple[Any, list[str], int]:
@@ -160,7 +160,7 @@ class Ledger:
         error = as_json(result.err()) if isinstance(result, FailedTransactionMetadata) else None
         if failed and error in ("AlreadyProcessed", "BlockhashNotFound", "AccountNotFound"):
             return
-        self.statuses[signature] = Status(self.slot, error)
+        self.statuses[signature] = LedgerStatus(self.slot, error)
         while len(self.statuses) > STATUSES_MAX:
             self.statuses.popitem(last=False)
         for key in made.message.account_keys:
@@ -168,19 +168,19 @@ class Ledger:
 
     def airdrop(self, key: Pubkey, lamports: int) -> Signature:
         if not 0 < lamports <= FAUCET_MAX:
-            raise RpcError(-32602, f"the faucet gives 1 to {FAUCET_MAX} lamports")
+            raise NodeError(-32602, f"the faucet gives 1 to {FAUCET_MAX} lamports")
         had = self.svm.get_account(key)
         if had is not None and had.owner != Pubkey.default():
-            raise RpcError(-32602, "the account belongs to a program")
+            raise NodeError(-32602, "the account belongs to a program")
         self.svm.set_account(
             key, Account((had.lamports if had else 0) + lamports, b"", Pubkey.default())
         )
         signature = Signature(random.randbytes(64))
-        self.statuses[signature] = Status(self.slot, None)
+        self.statuses[signature] = LedgerStatus(self.slot, None)
         self.changed(key)
         return signature
 
-    def confirmation(self, status: Status) -> str:
+    def confirmation(self, status: LedgerStatus) -> str:
         age = self.slot - status.slot
         return "finalized" if age >= FINAL_SLOTS else "confirmed" if age >= 1 else "processed"
 

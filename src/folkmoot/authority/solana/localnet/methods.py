@@ -1,4 +1,4 @@
-"""The methods of Solana's JSON-RPC that clients of a run use, over a `Ledger`."""
+"""The methods of Solana's JSON-RPC that clients of a run use, over a `LocalLedger`."""
 
 import asyncio
 import base64
@@ -13,7 +13,7 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
-from folkmoot.authority.solana.localnet.ledger import Ledger, RpcError, Status
+from folkmoot.authority.solana.localnet.ledger import LedgerStatus, LocalLedger, NodeError
 from folkmoot.authority.solana.transactions import LAMPORTS_PER_SIGNATURE
 
 VERSION = "4.1.2"
@@ -21,10 +21,10 @@ KEYS_MAX = 256
 Params = list[Any]
 
 
-class Methods:
-    """Answers requests; `call` gives the result or raises `RpcError`."""
+class JsonRpcMethods:
+    """Answers requests; `call` gives the result or raises `NodeError`."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: LocalLedger) -> None:
         self.ledger = ledger
         self.waiting: set[asyncio.TimerHandle] = set()
         self._methods: dict[str, Callable[[Params], Any]] = {
@@ -53,11 +53,11 @@ class Methods:
 
     def call(self, method: str, params: Params) -> Any:
         if method not in self._methods:
-            raise RpcError(-32601, f"Method not found: {method}")
+            raise NodeError(-32601, f"Method not found: {method}")
         slot = self.ledger.shown_slot
         if any(_least_slot(option) > slot for option in params):
             why = "Minimum context slot has not been reached"
-            raise RpcError(-32016, why, {"contextSlot": slot})
+            raise NodeError(-32016, why, {"contextSlot": slot})
         return self._methods[method](params)
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class Methods:
     def _rent(self, params: Params) -> int:
         size = _number(params, 0, "a size")
         if not 0 <= size <= 10 * 1024 * 1024:
-            raise RpcError(-32602, "Invalid params: no account is that large")
+            raise NodeError(-32602, "Invalid params: no account is that large")
         return self.ledger.svm.minimum_balance_for_rent_exemption(size)
 
     def _account(self, key: Pubkey, params: Params) -> Any:
@@ -89,20 +89,20 @@ class Methods:
     def _accounts(self, params: Params) -> Any:
         keys = params[0] if params and isinstance(params[0], list) else []
         if len(keys) > KEYS_MAX:
-            raise RpcError(-32602, f"Too many inputs provided; max {KEYS_MAX}")
+            raise NodeError(-32602, f"Too many inputs provided; max {KEYS_MAX}")
         return self.context([self._account(_key([key]), params) for key in keys])
 
     def _statuses(self, params: Params) -> Any:
         names = params[0] if params and isinstance(params[0], list) else []
         if len(names) > KEYS_MAX:
-            raise RpcError(-32602, f"Too many inputs provided; max {KEYS_MAX}")
+            raise NodeError(-32602, f"Too many inputs provided; max {KEYS_MAX}")
         return self.context([self._status(_signature(name)) for name in names])
 
     def _status(self, signature: Signature) -> Any:
         known = self.ledger.statuses.get(signature)
         return None if known is None else self.status_told(known)
 
-    def status_told(self, known: Status) -> dict[str, Any]:
+    def status_told(self, known: LedgerStatus) -> dict[str, Any]:
         ripe = self.ledger.confirmation(known)
         return {
             "slot": known.slot,
@@ -136,11 +136,11 @@ class Methods:
         if made.signatures[0] in self.ledger.statuses:
             return  # sent again: a cluster takes it and does nothing
         if not all(made.verify_with_results()):
-            raise RpcError(-32003, "Transaction signature verification failure")
+            raise NodeError(-32003, "Transaction signature verification failure")
         error, logs, units = self.ledger.simulate(made)
         if error is not None:
             data = {"err": error, "logs": logs, "unitsConsumed": units, "accounts": None}
-            raise RpcError(-32002, f"Transaction simulation failed: {error}", data)
+            raise NodeError(-32002, f"Transaction simulation failed: {error}", data)
 
     def _simulate(self, params: Params) -> Any:
         error, logs, units = self.ledger.simulate(self._transaction(params))
@@ -150,11 +150,11 @@ class Methods:
     def _transaction(self, params: Params) -> VersionedTransaction:
         text = params[0] if params and isinstance(params[0], str) else ""
         if _options(params, 1).get("encoding") != "base64":
-            raise RpcError(-32602, "Invalid params: this network takes base64 transactions only")
+            raise NodeError(-32602, "Invalid params: this network takes base64 transactions only")
         try:
             wire = base64.b64decode(text, validate=True)
         except ValueError as error:
-            raise RpcError(-32602, f"invalid base64 encoding: {error}") from None
+            raise NodeError(-32602, f"invalid base64 encoding: {error}") from None
         return self.ledger.read(wire)
 
 
@@ -171,7 +171,7 @@ def told(account: Account, options: dict[str, Any]) -> dict[str, Any]:
     if encoding == "base64+zstd":
         shown = zstandard.compress(shown, 1)
     elif encoding not in ("base64", "jsonParsed"):
-        raise RpcError(-32602, f"Invalid params: this network does not encode as {encoding}")
+        raise NodeError(-32602, f"Invalid params: this network does not encode as {encoding}")
     return {
         "data": [base64.b64encode(shown).decode(), encoding.replace("jsonParsed", "base64")],
         "executable": account.executable,
@@ -193,7 +193,7 @@ def _least_slot(option: Any) -> int:
 
 def _number(params: Params, at: int, what: str) -> int:
     if len(params) <= at or not isinstance(params[at], int):
-        raise RpcError(-32602, f"Invalid params: {what} is missing")
+        raise NodeError(-32602, f"Invalid params: {what} is missing")
     return int(params[at])
 
 
@@ -201,18 +201,18 @@ def _key(params: Params) -> Pubkey:
     try:
         return Pubkey.from_string(params[0])
     except (ValueError, TypeError, IndexError) as error:
-        raise RpcError(-32602, f"Invalid param: {error}") from None
+        raise NodeError(-32602, f"Invalid param: {error}") from None
 
 
 def _hash(params: Params) -> Hash:
     try:
         return Hash.from_string(params[0])
     except Exception as error:  # solders has an error of its own for each kind
-        raise RpcError(-32602, f"Invalid param: {error}") from None
+        raise NodeError(-32602, f"Invalid param: {error}") from None
 
 
 def _signature(name: Any) -> Signature:
     try:
         return Signature.from_string(name)
     except (ValueError, TypeError) as error:
-        raise RpcError(-32602, f"Invalid param: {error}") from None
+        raise NodeError(-32602, f"Invalid param: {error}") from None

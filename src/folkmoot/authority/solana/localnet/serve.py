@@ -16,8 +16,8 @@ from websockets.asyncio.server import serve as serve_websocket
 from websockets.exceptions import ConnectionClosed
 
 from folkmoot.authority.solana.localnet.http import BODY_MAX, serve_connection
-from folkmoot.authority.solana.localnet.ledger import SLOT_SECONDS, Ledger, RpcError
-from folkmoot.authority.solana.localnet.methods import Methods
+from folkmoot.authority.solana.localnet.ledger import SLOT_SECONDS, LocalLedger, NodeError
+from folkmoot.authority.solana.localnet.methods import JsonRpcMethods
 from folkmoot.authority.solana.localnet.subscriptions import Subscriber
 from folkmoot.host.tasks import end_tasks
 
@@ -28,9 +28,9 @@ BATCH_MAX = 100
 class Localnet:
     """A ledger that is being served."""
 
-    def __init__(self, ledger: Ledger, slot_seconds: float = SLOT_SECONDS) -> None:
+    def __init__(self, ledger: LocalLedger, slot_seconds: float = SLOT_SECONDS) -> None:
         self.ledger, self._slot_seconds = ledger, slot_seconds
-        self.methods = Methods(ledger)
+        self.methods = JsonRpcMethods(ledger)
         self.host, self.port = "", 0
         self.next_slot = asyncio.Event()  # a new one for every slot
         self._subscribers: set[Subscriber] = set()
@@ -125,7 +125,7 @@ def _answer(said: Any, call: Callable[[str, list[Any]], Any]) -> Any:
         return _error(number, -32602, "Invalid params: expected a list")
     try:
         return {"jsonrpc": "2.0", "result": call(said["method"], params), "id": number}
-    except RpcError as error:
+    except NodeError as error:
         return _error(number, error.code, error.message, error.data)
 
 
@@ -167,13 +167,13 @@ def _taken(error: Exception, host: str, port: int) -> str:
 
 @asynccontextmanager
 async def serving(
-    ledger: Ledger | None = None,
+    ledger: LocalLedger | None = None,
     host: str = "127.0.0.1",
     port: int = 0,
     slot_seconds: float = SLOT_SECONDS,
 ) -> AsyncIterator[Localnet]:
     """A localnet at `host`, on `port` and the one above; 0 takes free ones."""
-    net = Localnet(ledger or Ledger(), slot_seconds)
+    net = Localnet(ledger or LocalLedger(), slot_seconds)
     http, websocket = await listen(net, host, port)
     moving = asyncio.create_task(net.slots())
     try:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 
-from folkmoot.authority.solana.localnet.ledger import RpcError
-from folkmoot.authority.solana.localnet.methods import Methods, told
+from folkmoot.authority.solana.localnet.ledger import NodeError
+from folkmoot.authority.solana.localnet.methods import JsonRpcMethods, told
 
 WAITING_MAX = 1000  # notifications for one connection that does not read them
 SUBSCRIPTIONS_MAX = 100  # of one connection
@@ -26,7 +26,7 @@ class Subscriber:
 
     numbers = count(1)
 
-    def __init__(self, methods: Methods) -> None:
+    def __init__(self, methods: JsonRpcMethods) -> None:
         self._methods = methods
         self._asked: dict[int, Subscription] = {}
         self.told: asyncio.Queue[dict[str, Any]] = asyncio.Queue(WAITING_MAX)
@@ -43,7 +43,7 @@ class Subscriber:
 
     def _subscribe(self, kind: str, params: list[Any]) -> int:
         if len(self._asked) >= SUBSCRIPTIONS_MAX:
-            raise RpcError(-32602, f"a connection has at most {SUBSCRIPTIONS_MAX} subscriptions")
+            raise NodeError(-32602, f"a connection has at most {SUBSCRIPTIONS_MAX} subscriptions")
         options = params[1] if len(params) > 1 and isinstance(params[1], dict) else {}
         try:
             key: Any = None
@@ -52,7 +52,7 @@ class Subscriber:
             elif kind == "signature":
                 key = Signature.from_string(params[0])
         except (ValueError, TypeError, IndexError) as error:
-            raise RpcError(-32602, f"Invalid param: {error}") from None
+            raise NodeError(-32602, f"Invalid param: {error}") from None
         number = next(self.numbers)
         self._asked[number] = Subscription(kind, key, options)
         return number

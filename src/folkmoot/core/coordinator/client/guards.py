@@ -4,7 +4,7 @@ from functools import cached_property
 
 from folkmoot.core.coordinator.absence import storing
 from folkmoot.core.coordinator.client import messages as c
-from folkmoot.core.coordinator.client.ledger import Result, Verdict
+from folkmoot.core.coordinator.client.ledger import Result, RoundVerdict
 from folkmoot.core.coordinator.client.state import ClientState
 from folkmoot.core.coordinator.receive import IN_ROUND, member
 from folkmoot.core.coordinator.state import CheckpointSource, Coordinator, Phase
@@ -108,10 +108,10 @@ class ClientGuards:
         return told is None or self.work not in self.client.ledgers
 
     @cached_property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> RoundVerdict:
         by = self.state.round_at(self.client.prepared)
         if self.work < 0 or by is None:
-            return Verdict()
+            return RoundVerdict()
         return self.client.ledgers[self.work].verdict(self.state, by)
 
     @property

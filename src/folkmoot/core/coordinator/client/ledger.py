@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from folkmoot.core import bloom
 from folkmoot.core.coordinator.assignment import Share
-from folkmoot.core.coordinator.client.screening import Arrival
+from folkmoot.core.coordinator.client.screening import ComparedResult
 from folkmoot.core.coordinator.commitment import (
     count_votes,
     select_consensus_commitment_by_witnesses,
@@ -59,7 +59,7 @@ def attested(state: Coordinator, by: Round) -> Attested:
     return Attested(tuple(shapes), state.quorum(by))
 
 
-class Verdict(NamedTuple):
+class RoundVerdict(NamedTuple):
     """What a round taught: the results to learn in order, and whose are still to be found.
 
     Of the `missing` we know which bytes to get; of the `unheard` only that witnesses saw something.
@@ -134,10 +134,10 @@ class Ledger:
         offers = self.offers.get(sender, {})
         return {c: offer for c, offer in offers.items() if self.sound.get(c, sender) == sender}
 
-    def arrivals(self) -> list[Arrival]:
+    def arrivals(self) -> list[ComparedResult]:
         """The first sound result of each sender, in the order in which they came."""
         return [
-            Arrival(sender, self.offers[sender][name].blob, self.sketches.get(name, b""))
+            ComparedResult(sender, self.offers[sender][name].blob, self.sketches.get(name, b""))
             for sender, name in self.first.items()
         ]
 
@@ -146,11 +146,11 @@ class Ledger:
         """Whether a result of every share has arrived."""
         return len(self.first) == len(self.shares)
 
-    def verdict(self, state: Coordinator, by: Round) -> Verdict:
+    def verdict(self, state: Coordinator, by: Round) -> RoundVerdict:
         """What the witnesses of `by` decided about this round."""
         quorum = state.quorum(by)
         if not self.shares or len(by.witnesses) < quorum:
-            return Verdict()
+            return RoundVerdict()
         void = {state.epoch.clients[place].id for place in by.void}
         senders = [sender for sender in self.shares if sender not in void]
         scores = trainer_healthy_score_by_witnesses(senders, state, by)
@@ -170,4 +170,4 @@ class Ledger:
                 # Else there is no other commitment: it told different witnesses different things,
                 # and nobody learns from it.
                 unheard.append(sender)
-        return Verdict(tuple(learn), tuple(missing), tuple(unheard))
+        return RoundVerdict(tuple(learn), tuple(missing), tuple(unheard))

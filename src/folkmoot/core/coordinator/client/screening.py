@@ -58,7 +58,7 @@ class Seen:
         return fresh
 
 
-class Arrival:
+class ComparedResult:
     """A result as it is compared: the name of its bytes, and its sketch if the method makes one."""
 
     def __init__(self, sender: bytes, name: bytes, sketch: bytes) -> None:
@@ -86,7 +86,7 @@ class Screening:
         self,
         where: tuple[int, int],
         step: int,
-        arrivals: list[Arrival],
+        arrivals: list[ComparedResult],
         shares: Mapping[bytes, Share],
     ) -> frozenset[bytes]:
         """The senders of a round whose results are screened; `arrivals` in the order they came."""
@@ -105,7 +105,7 @@ class Screening:
         self._remember(arrivals, len(shares))
         return frozenset(screened)
 
-    def _repeated(self, arrivals: list[Arrival]) -> set[bytes]:
+    def _repeated(self, arrivals: list[ComparedResult]) -> set[bytes]:
         """Whose bytes are another's, or its own of an earlier round. Where most are equal, as those
         of a model that learns nothing are, it is no sign."""
         first: dict[bytes, bytes] = {}
@@ -116,7 +116,7 @@ class Screening:
         again = {a.sender for a in arrivals if first[a.name] != a.sender}
         return again | {a.sender for a in arrivals if a.name in self._of(a.sender).names}
 
-    def _compared(self, told: list[Arrival], shares: Mapping[bytes, Share]) -> set[bytes]:
+    def _compared(self, told: list[ComparedResult], shares: Mapping[bytes, Share]) -> set[bytes]:
         units = np.stack([a.unit for a in told])
         others = np.linspace(0, len(told) - 1, min(len(told), COMPARED)).astype(int)
         cosines = units @ units[others].T
@@ -132,12 +132,12 @@ class Screening:
             )
         }
 
-    def _said_before(self, a: Arrival, near: float) -> bool:
+    def _said_before(self, a: ComparedResult, near: float) -> bool:
         return any(float(a.unit @ old) > near for old in self._of(a.sender).sketches)
 
     def _astray(
         self,
-        told: list[Arrival],
+        told: list[ComparedResult],
         cosines: Rows,
         same: NDArray[np.bool_],
         copies: NDArray[np.bool_],
@@ -168,7 +168,7 @@ class Screening:
     def _of(self, sender: bytes) -> Seen:
         return self._seen.setdefault(sender, Seen())
 
-    def _remember(self, arrivals: list[Arrival], clients: int) -> None:
+    def _remember(self, arrivals: list[ComparedResult], clients: int) -> None:
         for a in arrivals:
             seen = self._seen.pop(a.sender, None) or Seen()
             seen.names.append(a.name)
@@ -179,7 +179,7 @@ class Screening:
             del self._seen[next(iter(self._seen))]
 
 
-def _loud(told: list[Arrival]) -> NDArray[np.bool_]:
+def _loud(told: list[ComparedResult]) -> NDArray[np.bool_]:
     energies = np.array([a.energy for a in told])
     usual = float(np.sort(energies)[(len(energies) - 1) // 2])
     # Written so that what is not a number is too loud.

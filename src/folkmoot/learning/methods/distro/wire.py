@@ -31,7 +31,7 @@ VERSION = 1
 _EXPONENT_LIMIT = 127 + 40
 
 
-class Section(msgspec.Struct, frozen=True):
+class GroupOffsets(msgspec.Struct, frozen=True):
     """Where one group's three parts start in a payload, in bytes."""
 
     silent: int
@@ -40,13 +40,13 @@ class Section(msgspec.Struct, frozen=True):
     end: int
 
 
-def sections(plan: Plan) -> list[Section]:
+def sections(plan: Plan) -> list[GroupOffsets]:
     at, found = HEADER, []
     for g in plan.groups:
         indices = at + (g.count + 7) // 8
         amplitudes = indices + (g.count * g.k * g.index_bits + 7) // 8
         end = amplitudes + (g.count * g.k * plan.bits + 7) // 8
-        found.append(Section(at, indices, amplitudes, end))
+        found.append(GroupOffsets(at, indices, amplitudes, end))
         at = end
     return found
 
@@ -108,7 +108,7 @@ def unpack(plan: Plan, payload: bytes) -> tuple[Indices, Floats]:
     return index, value
 
 
-def _group_indices(raw: Bytes, g: Group, at: Section) -> Indices:
+def _group_indices(raw: Bytes, g: Group, at: GroupOffsets) -> Indices:
     if g.index_bits == 0:
         return np.broadcast_to(np.arange(g.k, dtype=np.int32), (g.count, g.k))
     return _get_bits(raw[at.indices : at.amplitudes], g.count * g.k, g.index_bits).reshape(
@@ -125,7 +125,7 @@ def check_body(plan: Plan, payload: bytes) -> Refusal | None:
     return None
 
 
-def check_padding(plan: Plan, raw: Bytes, g: Group, at: Section) -> Refusal | None:
+def check_padding(plan: Plan, raw: Bytes, g: Group, at: GroupOffsets) -> Refusal | None:
     entries = g.count * g.k
     for end, used in (
         (at.indices, g.count),
@@ -138,7 +138,7 @@ def check_padding(plan: Plan, raw: Bytes, g: Group, at: Section) -> Refusal | No
     return None
 
 
-def _check_group(plan: Plan, raw: Bytes, g: Group, at: Section) -> Refusal | None:
+def _check_group(plan: Plan, raw: Bytes, g: Group, at: GroupOffsets) -> Refusal | None:
     where = f"chunks of {g.h} × {g.w}"
     if (refusal := check_padding(plan, raw, g, at)) is not None:
         return refusal

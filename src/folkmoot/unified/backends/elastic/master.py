@@ -10,7 +10,7 @@ from typing import Any
 from folkmoot.authority.store.kv.tcp_server import listen
 from folkmoot.unified.backends.elastic import rounds
 from folkmoot.unified.backends.elastic.meeting import Meeting
-from folkmoot.unified.backends.elastic.rounds import Groups, Result
+from folkmoot.unified.backends.elastic.rounds import CheckOutcome, Groups
 from folkmoot.unified.backends.elastic.worker import CHECK, HOLD_STORE, INTRODUCE, CheckOrder
 from folkmoot.unified.rpc.call import Call
 from folkmoot.unified.rpc.errors import RemoteError, RpcError
@@ -57,7 +57,7 @@ class ElasticMaster(SubMaster):
         self._listen()
         return Meeting(host=host, port=port, nodes=self._nodes[generation], store=self._url)
 
-    def _round(self, groups: Groups) -> dict[str, Result]:
+    def _round(self, groups: Groups) -> dict[str, CheckOutcome]:
         """Check all groups at once."""
         self._listen()
         # Two rounds, and in each time for those who wait for one that hangs to say so.
@@ -84,13 +84,13 @@ class ElasticMaster(SubMaster):
             self._port = int(self._url.rpartition(":")[2])
 
 
-def _result(call: Call[Any]) -> Result:
+def _result(call: Call[Any]) -> CheckOutcome:
     try:
-        return Result(call.result())
+        return CheckOutcome(call.result())
     except RemoteError as error:
-        return Result(why=_line(f"{error.kind}: {error.failure.message}"))
+        return CheckOutcome(why=_line(f"{error.kind}: {error.failure.message}"))
     except RpcError as error:
-        return Result(why=_line(str(error)), silent=True)
+        return CheckOutcome(why=_line(str(error)), silent=True)
 
 
 def _line(text: str) -> str:

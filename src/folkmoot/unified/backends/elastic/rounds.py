@@ -20,7 +20,7 @@ DEVIATION = 1.4826
 Groups = list[tuple[str, ...]]
 
 
-class Result(msgspec.Struct, frozen=True):
+class CheckOutcome(msgspec.Struct, frozen=True):
     """What came of one worker's check."""
 
     # None if it failed.
@@ -35,7 +35,7 @@ def neighbours(world: Sequence[str]) -> Groups:
     return _with_last([tuple(world[at : at + 2]) for at in range(0, len(world), 2)])
 
 
-def crossed(results: Mapping[str, Result]) -> Groups:
+def crossed(results: Mapping[str, CheckOutcome]) -> Groups:
     """The slowest with the fastest, without those who were silent."""
     world = [name for name, result in results.items() if not result.silent]
     world.sort(key=lambda name: _order(results[name]))
@@ -44,13 +44,13 @@ def crossed(results: Mapping[str, Result]) -> Groups:
     return _with_last([*pairs, (world[half],)] if len(world) % 2 else pairs)
 
 
-def again(results: Mapping[str, Result]) -> bool:
+def again(results: Mapping[str, CheckOutcome]) -> bool:
     """Whether a second round would tell more."""
     failed = any(result.seconds is None for result in results.values())
     return failed or bool(stragglers([results]))
 
 
-def unfit(rounds: Sequence[Mapping[str, Result]]) -> dict[str, str]:
+def unfit(rounds: Sequence[Mapping[str, CheckOutcome]]) -> dict[str, str]:
     """Who was silent, or failed whenever it was checked; and why."""
     found = {}
     for name in rounds[0]:
@@ -60,7 +60,7 @@ def unfit(rounds: Sequence[Mapping[str, Result]]) -> dict[str, str]:
     return found
 
 
-def stragglers(rounds: Sequence[Mapping[str, Result]]) -> dict[str, float]:
+def stragglers(rounds: Sequence[Mapping[str, CheckOutcome]]) -> dict[str, float]:
     """Those who are much slower than the others; how many times as slow."""
     best: dict[str, float] = {}
     for results in rounds:
@@ -80,7 +80,7 @@ def slow(times: Mapping[str, float]) -> dict[str, float]:
     return {name: seconds / middle for name, seconds in times.items() if seconds > limit > 0}
 
 
-def _order(result: Result) -> float:
+def _order(result: CheckOutcome) -> float:
     return float("inf") if result.seconds is None else result.seconds
 
 

@@ -26,7 +26,7 @@ from folkmoot.learning.methods.distro.cpu.sketch import sketch as sketch
 from folkmoot.learning.methods.distro.orthogonal import largest_integer, output_factors
 from folkmoot.learning.methods.distro.plan import Group, Plan
 from folkmoot.learning.methods.distro.treatment import NORM, Stepping, inverse_rms
-from folkmoot.learning.methods.distro.wire import Indices, Section, sections
+from folkmoot.learning.methods.distro.wire import GroupOffsets, Indices, sections
 
 _BATCHES, _LEAST = 8, 1 << 18
 """A thread takes so many batches, of at least so many values: a call costs as much as some
@@ -36,12 +36,12 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Batch(msgspec.Struct, frozen=True):
+class ChunkBatch(msgspec.Struct, frozen=True):
     """Chunks first … last of one group, and the parts of buffers that are theirs."""
 
     plan: Plan
     g: Group
-    at: Section
+    at: GroupOffsets
     first: int
     last: int
 
@@ -75,10 +75,10 @@ class Batch(msgspec.Struct, frozen=True):
         return buffer[g.entry + self.first * g.k : g.entry + self.last * g.k]
 
 
-def _batches(plan: Plan, threads: int) -> list[Batch]:
+def _batches(plan: Plan, threads: int) -> list[ChunkBatch]:
     values = plan.size if threads == 1 else max(_LEAST, plan.size // (threads * _BATCHES))
     return [
-        Batch(plan, g, at, first, min(g.count, first + chunks))
+        ChunkBatch(plan, g, at, first, min(g.count, first + chunks))
         for g, at in zip(plan.groups, sections(plan), strict=True)
         for chunks in [max(1, values // g.size)]
         for first in range(0, g.count, chunks)
@@ -96,7 +96,7 @@ def parallel_map(work: Callable[[T], R], things: Sequence[T]) -> Iterable[R]:
     return map(work, things) if threads == 1 else _pool(threads).map(work, things)
 
 
-def _in_batches(plan: Plan, work: Callable[[Batch], None]) -> None:
+def _in_batches(plan: Plan, work: Callable[[ChunkBatch], None]) -> None:
     """Call work(batch) for every batch; return when all ended."""
     list(parallel_map(work, _batches(plan, torch.get_num_threads())))
 
@@ -107,7 +107,7 @@ def compress(
     index, value = np.empty(plan.entries, np.int32), np.empty(plan.entries, np.float32)
     source, coefficients = grad.numpy(), momentum.numpy()
 
-    def work(b: Batch) -> None:
+    def work(b: ChunkBatch) -> None:
         held = b.values(coefficients)
         kernels.compress(
             *b.shape, *b.where, b.g.k, source, np.float32(scale),
@@ -123,7 +123,7 @@ def add_entries(
 ) -> None:
     into = coefficients.numpy()
 
-    def work(b: Batch) -> None:
+    def work(b: ChunkBatch) -> None:
         said = b.entries(index), b.entries(value)
         kernels.add_entries(b.g.size, b.g.k, b.values(into), *said, np.float32(scale))
 
@@ -140,7 +140,7 @@ def look_ahead(
     coefficients, moved = momentum.numpy(), weights.numpy()
     one, no_payloads = np.float32(1), _as_rows([])
 
-    def work(b: Batch) -> None:
+    def work(b: ChunkBatch) -> None:
         kernels.descend(
             *b.shape, *b.where, b.g.k, b.first, b.values(coefficients),
             no_payloads, _NOTHING, b.layout, one, treatment, _NOTHING, _NOTHING,
@@ -178,7 +178,7 @@ def apply(
     moved = weights.numpy()
     scalars = tuple(np.float32(x) for x in (s.beta2, s.fresh, s.unbias, s.eps))
 
-    def work(b: Batch) -> None:
+    def work(b: ChunkBatch) -> None:
         kernels.descend(
             *b.shape, *b.where, b.g.k, b.first, _NOTHING,
             raw, counts, b.layout, np.float32(s.share), s.treatment, b.values(moments),
@@ -195,7 +195,7 @@ def _as_rows(payloads: list[bytes]) -> npt.NDArray[np.uint8]:
 def _inverse_rms(plan: Plan, raw: npt.NDArray[np.uint8], counts: Floats, s: Stepping) -> Floats:
     squares = np.empty(len(plan.owner))
 
-    def work(b: Batch) -> None:
+    def work(b: ChunkBatch) -> None:
         out = b.chunks(squares)
         kernels.square_sums(
             b.g.size, b.g.k, raw, counts, b.layout, np.float32(s.share), b.first, out

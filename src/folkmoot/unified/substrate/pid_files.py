@@ -1,4 +1,4 @@
-"""Which processes belong to a job: marks that outlive those who made them.
+"""Which processes belong to a job: files that outlive those who wrote them.
 
 Each actor has a file with its process id and the time at which that process began (an id alone is
 given to others later), of this boot of the machine. Its programs inherit `ACTOR` in their
@@ -16,7 +16,7 @@ from folkmoot.unified.substrate import Name
 ACTOR = "FOLKMOOT_ACTOR"
 
 
-class Mark(msgspec.Struct, frozen=True):
+class PidFile(msgspec.Struct, frozen=True):
     actor: str
     incarnation: int
     pid: int
@@ -31,24 +31,24 @@ def _path(folder: Path, name: Name) -> Path:
     return folder / f"{name}.pid"
 
 
-def write_mark(folder: Path, name: Name, pid: int) -> None:
-    mark = Mark(name.actor, name.incarnation, pid, _begun(pid) or "")
+def write_pid_file(folder: Path, name: Name, pid: int) -> None:
+    made = PidFile(name.actor, name.incarnation, pid, _begun(pid) or "")
     staged = _path(folder, name).with_suffix(".new")
-    staged.write_bytes(msgspec.json.encode(mark))
+    staged.write_bytes(msgspec.json.encode(made))
     staged.replace(_path(folder, name))
 
 
-def remove_mark(folder: Path, name: Name) -> None:
+def remove_pid_file(folder: Path, name: Name) -> None:
     _path(folder, name).unlink(missing_ok=True)
 
 
-def read_marks(folder: Path) -> list[Mark]:
-    return [msgspec.json.decode(p.read_bytes(), type=Mark) for p in sorted(folder.glob("*.pid"))]
+def read_pid_files(folder: Path) -> list[PidFile]:
+    return [msgspec.json.decode(p.read_bytes(), type=PidFile) for p in sorted(folder.glob("*.pid"))]
 
 
-def runs(mark: Mark) -> bool:
+def runs(of: PidFile) -> bool:
     """Whether the very process still runs."""
-    return mark.begun != "" and _begun(mark.pid) == mark.begun
+    return of.begun != "" and _begun(of.pid) == of.begun
 
 
 def orphans(folder: Path, name: Name) -> list[int]:

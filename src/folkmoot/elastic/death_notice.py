@@ -11,7 +11,7 @@ def starts(store: Store, rank: int) -> int:
     return int(count) if count.isdigit() else 0
 
 
-def write_obituary(store: Store, rank: int, starts_before: int) -> bool:
+def write_death_notice(store: Store, rank: int, starts_before: int) -> bool:
     """The process that was started after `starts_before` is dead; whether it had been there.
 
     A heartbeat of the same process that is still on its way to the store comes before, and is
@@ -21,9 +21,9 @@ def write_obituary(store: Store, rank: int, starts_before: int) -> bool:
     while (beat := read_heartbeat(standing)) and beat.incarnation > starts_before:
         if beat.over:
             return True
-        obituary = bytes(beat.ended(DEAD))
-        found = store.compare_set(keys.heartbeat(rank), bytes(beat), obituary)
-        if found == obituary:
+        notice = bytes(beat.ended(DEAD))
+        found = store.compare_set(keys.heartbeat(rank), bytes(beat), notice)
+        if found == notice:
             return True
         standing = found
     return False
