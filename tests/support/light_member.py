@@ -14,12 +14,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from folkmoot.authority import Authority, Unreachable
 from folkmoot.authority.store import keys
 from folkmoot.authority.store.client import StoreAuthority
-from folkmoot.authority.store.kv import Store
+from folkmoot.authority.store.kv import Store, in_steps
 from folkmoot.authority.store.record import Step
 from folkmoot.core.bloom import bloom_bits
 from folkmoot.core.coordinator import Coordinator, Phase
@@ -117,6 +117,10 @@ class DyingStore:
             return result
 
         return operation if name in ("clone", "close") else call
+
+    def move(self, key: str, *arguments: Any) -> bool:
+        """So that it can die in the midst of it."""
+        return in_steps.move(cast(Store, self), key, *arguments)
 
     def _die_in_time(self) -> None:
         if self._after == 0:

@@ -364,22 +364,43 @@ def test_a_register_moves_only_from_its_newest_record(store: Store) -> None:
     assert register.advance(b"1 by a", b"2 by b", 2)
     assert not register.advance(b"1 by a", b"2 by a", 2)
     assert register.read() == b"2 by b"
-    assert register.wait(2, 60) == b"2 by b"
+    assert store.get_many(["ready:1", "ready:2"]) == [b"1 by a", b"2 by b"]
     with pytest.raises(ValueError, match="nonce"):
         register.advance(b"2 by b", b"2 by b", 3)
 
 
-def test_a_winner_that_died_before_it_woke_others_is_repaired(store: Store) -> None:
+def test_who_moves_a_register_on_writes_the_key_that_a_dead_winner_left_out(store: Store) -> None:
     register = Register(store, "register", "ready")
     assert store.compare_set("register", b"", b"1 by a") == b"1 by a"  # and a dies here
-    assert register.wait(1, 0.05) is None
-    record = register.read()
-    assert record == b"1 by a"
-    register.repair(record, 1)
-    assert register.wait(1, 60) == b"1 by a"
-    register.repair(b"1 by nobody", 1)
-    assert register.wait(1, 60) == b"1 by a"
-    register.clean(1)
-    register.clean(1)
-    assert register.wait(1, 0) is None
-    assert register.read() == b"1 by a"
+    assert register.advance(b"1 by a", b"2 by b", 2)
+    assert store.get_many(["ready:1", "ready:2"]) == [b"1 by a", b"2 by b"]
+    assert not register.advance(b"2 by nobody", b"3 by b", 3, published=True)
+    assert store.get("ready:3") is None
+
+
+@pytest.mark.parametrize("size", [100, 200_000, MAX_VALUE])
+def test_values_of_any_size_move(store: Store, size: int) -> None:
+    first, second, third = (bytes([n]) * size for n in (1, 2, 3))
+    assert store.move("key", b"", first, "", "copy 1")
+    assert not store.move("key", second, third, "", "copy 2")
+    assert store.move("key", first, second, "copy 0", "copy 2")
+    assert store.get_many(["key", "copy 0", "copy 1", "copy 2"]) == [second, first, first, second]
+
+
+def test_a_key_is_created_with_its_number_or_nothing_happens(store: Store) -> None:
+    """Stores without transactions do nothing."""
+
+    def made(number: int) -> tuple[str, bytes]:
+        return f"numbered {number}", b"value %d" % number
+
+    for near in (1, 1, 3, 1, 9, 0):
+        before = int(store.get("count") or b"0")
+        number = store.add_and_create("count", near, made)
+        if number is None:
+            assert int(store.get("count") or b"0") == before
+            continue
+        assert number == before + 1
+        assert store.get("count") == b"%d" % number
+        assert store.get(f"numbered {number}") == b"value %d" % number
+    after = int(store.get("count") or b"0")
+    assert store.get(f"numbered {after + 1}") is None

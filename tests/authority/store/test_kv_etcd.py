@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.authority.store.kv import Store, StoreError, StoreGone
+from folkmoot.authority.store.kv import Change, Store, StoreError, StoreGone, Watch
 from folkmoot.authority.store.kv import etcd as etcd_module
 from folkmoot.authority.store.kv.etcd_cluster import Cluster, Unanswered
 from folkmoot.authority.store.kv.open import open_store
@@ -132,6 +132,10 @@ class LosesAnswers(Cluster):
         return answer
 
 
+def numbered(number: int) -> tuple[str, bytes]:
+    return f"numbered:{number}", b"%d" % number
+
+
 WRITES: dict[str, tuple[Callable[[Store], object], object, bytes | None]] = {
     "set": (lambda s: s.set("key", b"new"), None, b"new"),
     "add": (lambda s: s.add("key", 1), 42, b"42"),
@@ -139,6 +143,9 @@ WRITES: dict[str, tuple[Callable[[Store], object], object, bytes | None]] = {
     "compare_set": (lambda s: s.compare_set("key", b"41", b"mine"), b"mine", b"mine"),
     "lost compare_set": (lambda s: s.compare_set("key", b"40", b"mine"), b"41", b"41"),
     "delete": (lambda s: s.delete("key"), True, None),
+    "move": (lambda s: s.move("key", b"41", b"mine", "before", "after"), True, b"mine"),
+    "lost move": (lambda s: s.move("key", b"40", b"mine", "before", "after"), False, b"41"),
+    "add_and_create": (lambda s: s.add_and_create("key", 41, numbered), 42, b"42"),
 }
 FATES = [["answer"], ["request"], ["answer", "answer"], ["request", "answer"], ["answer"] * 3]
 
@@ -159,8 +166,97 @@ def test_a_write_whose_answer_is_lost_happens_once(
     assert act(store) == result
     assert not cluster.lose
     assert store.get("key") == value
-    store.delete("key")
+    store.delete_many(["key", "before", "after", "numbered:42"])
     store.close()
+
+
+def test_who_adds_and_creates_needs_to_know_the_number_nearly(
+    etcd_url: str, store_prefix: str
+) -> None:
+    store, other = open_store(etcd_url, store_prefix), open_store(etcd_url, store_prefix)
+    assert store.add_and_create("count", 1, numbered) == 1
+    assert other.add_and_create("count", 1, numbered) == 2
+    assert other.add_and_create("count", 1, numbered) == 3
+    assert store.add_and_create("count", 1, numbered) is None  # too far behind
+    assert store.add_and_create("count", 5, numbered) is None  # ahead
+    store.set("numbered:4", b"a stranger's")
+    assert store.add_and_create("count", 3, numbered) is None
+    assert store.get("count") == b"3"
+    assert store.get("numbered:4") == b"a stranger's"
+    store.close()
+    other.close()
+
+
+def test_a_watch_tells_what_happens_and_of_numbered_keys_if_they_are_wanted(
+    etcd_url: str, store_prefix: str
+) -> None:
+    store, other = open_store(etcd_url, store_prefix), open_store(etcd_url, store_prefix)
+    watch = store.watch("key", "numbered:")
+    assert watch is not None
+    assert watch.changes(0.0) is None  # not begun
+    store.set("key", b"1")
+    assert watch.begin() == b"1"
+    other.set("numbered:1", b"unwanted")
+    other.set("keys", b"another")
+    other.set("key", b"2")
+    assert told(watch, 1) == [(None, b"2")]
+    watch.numbered(True)
+    for name in ("numbered:2", "numbered:x", "numbered:007", "numbered:", "numbered:3"):
+        other.set(name, b"letter")
+    other.delete("key")
+    other.set("key", b"3")
+    expected = [(2, b"letter"), (3, b"letter"), (None, None), (None, b"3")]
+    assert sorted(told(watch, 4), key=str) == sorted(expected, key=str)
+    watch.numbered(False)
+    other.set("key", b"4")
+    assert told(watch, 1) == [(None, b"4")]
+    other.set("numbered:4", b"letter")
+    watch.numbered(True)
+    other.set("numbered:5", b"letter")
+    assert told(watch, 1)[-1] == (5, b"letter")
+    watch.close()
+    assert watch.changes(0.0) is None
+    store.close()
+    other.close()
+
+
+def told(watch: Watch, least: int) -> list[Change]:
+    changes: list[Change] = []
+    deadline = time.monotonic() + 60
+    while len(changes) < least:
+        assert time.monotonic() < deadline, changes
+        new = watch.changes(1.0)
+        assert new is not None
+        changes += new
+    return changes
+
+
+def test_a_watch_whose_member_dies_begins_anew_at_another(three_members: Etcd) -> None:
+    stores = [open_store(three_members.url) for _ in range(6)]  # at different members
+    watches = [store.watch("key", "numbered:") for store in stores]
+    for watch in watches:
+        assert watch is not None
+        assert watch.begin() is None
+        watch.numbered(True)
+    three_members.kill(three_members.leader())
+    stores[0].set("key", b"1")
+    stores[0].set("numbered:1", b"letter")
+    for watch in watches:
+        assert watch is not None
+        value, letters = None, 0
+        deadline = time.monotonic() + 60
+        while value is None:
+            assert time.monotonic() < deadline
+            changes = watch.changes(1.0)
+            if changes is None:
+                value = watch.begin()
+            else:
+                value = next((new for number, new in changes if number is None), value)
+                letters += sum(number == 1 for number, _ in changes)
+        assert value == b"1"
+        assert letters <= 1
+    for store in stores:
+        store.close()
 
 
 def test_an_old_request_that_arrives_late_changes_nothing(etcd_url: str, store_prefix: str) -> None:

@@ -150,15 +150,19 @@ class StoreAuthority:
 
         def expect(slot: int) -> None:
             assert self._loop is not None
+            if slot in claimed:
+                return
             before = self._expected.get(slot)
             self._expected[slot] = self._loop.create_future()
             claimed.append(slot)
             if before is not None:
                 self._call(_lose, before)  # a store that is empty hands its slots out again
 
-        slot, data = self._poster_post().send(message, self._worker.mailbox, expect)
-        for other in claimed[:-1]:
-            self._expected.pop(other)
+        post, near = self._poster_post(), self._worker.next_slot()
+        slot, data = post.send(message, self._worker.mailbox, expect, near)
+        for other in claimed:
+            if other != slot:
+                self._call(_forget, self._expected.pop(other))
         self._worker.posted(slot, data)
         return slot, self._expected[slot]
 
@@ -232,6 +236,12 @@ class StoreAuthority:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._worker.start()
+
+
+def _forget(answer: "asyncio.Future[m.Refused | None]") -> None:
+    """Nobody waits for it: it is not even told of as lost."""
+    if not answer.cancel():
+        answer.exception()
 
 
 def _lose(answer: "asyncio.Future[m.Refused | None]") -> None:

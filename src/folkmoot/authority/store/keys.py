@@ -5,10 +5,12 @@ GENESIS = "genesis"
 RECORD, READY = "record", "ready"
 # How many slots of the mailbox were handed out.
 CLAIMED = "claimed"
+# Before the number of a letter's slot.
+LETTERS = "mail:"
 
 
 def letter(slot: int) -> str:
-    return f"mail:{slot}"
+    return f"{LETTERS}{slot}"
 
 
 def ready(version: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from folkmoot.authority.store import keys
+from folkmoot.authority.store.feed import Feed
 from folkmoot.authority.store.genesis import Genesis
 from folkmoot.authority.store.kv import Store
 from folkmoot.authority.store.mail import BadMail, Mail, Message, read_mail
@@ -40,15 +41,22 @@ class Letters:
         self._known: dict[int, Letter] = {}
         self._empty: dict[int, float] = {}  # slots before filled ones, and since when we know
 
-    def gather(self, store: Store, mailbox: Mailbox) -> None:
-        """Read what is new."""
-        slots = mailbox.open_slots(claimed(store, mailbox))
+    def gather(self, feed: Feed, store: Store, mailbox: Mailbox) -> None:
+        """Take what came; read what we may not have been told of."""
+        came = feed.letters()
+        if feed.whole:
+            slots = mailbox.open_slots(max((*self._known, *came), default=0))
+        else:
+            slots = mailbox.open_slots(claimed(store, mailbox))
         unread = [slot for slot in slots if slot not in self._known]
-        for slot, data in zip(
-            unread, store.get_many([keys.letter(slot) for slot in unread]), strict=True
-        ):
-            if data is not None:
-                self._judge(Mail(slot, data))
+        if not feed.whole:
+            names = [keys.letter(slot) for slot in unread]
+            found = zip(unread, store.get_many(names), strict=True)
+            came = {slot: data for slot, data in found if data is not None}
+            feed.read_mailbox()
+        for slot in unread:
+            if slot in came:
+                self._judge(Mail(slot, came[slot]))
         self._known = {slot: self._known[slot] for slot in slots if slot in self._known}
         last = max(self._known, default=0)
         now = self._monotonic()
@@ -59,7 +67,12 @@ class Letters:
 
     def note(self, slot: int, data: bytes) -> None:
         """A letter of ours: seen as soon as it is there."""
-        self._judge(Mail(slot, data))
+        if slot not in self._known:
+            self._judge(Mail(slot, data))
+
+    def is_news(self, mailbox: Mailbox, slot: int) -> bool:
+        """Whether a letter in that slot could be taken and was not seen."""
+        return slot not in self._known and mailbox.is_open(slot)
 
     def first_unseen(self, mailbox: Mailbox) -> int:
         """The slot whose letter is news."""

@@ -16,11 +16,13 @@
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 
 from folkmoot.authority.store import keys
 from folkmoot.authority.store.chain import KEPT, Chain, Unlinked
 from folkmoot.authority.store.clock import RunClock
+from folkmoot.authority.store.feed import open_feed
 from folkmoot.authority.store.genesis import Genesis
 from folkmoot.authority.store.kv import Store
 from folkmoot.authority.store.kv.register import Register
@@ -49,6 +51,8 @@ PIECE = 512 * 1024
 MAX_PIECES = 512
 # Who has looked at least every `DOZE` seconds for `AWAKE` seconds would have seen what happened.
 DOZE, AWAKE = 6.0, 12.0
+# How many old records are removed together.
+CLEANED = 16
 # How often a record from the future is put back before it is believed: we may be the one who errs.
 OBJECTIONS = 2
 # Seconds that others have to mend what is broken before somebody who has just come gives up.
@@ -75,9 +79,9 @@ class Log:
         self.letters = Letters(genesis, monotonic)
         self.clock = RunClock(monotonic)
         self._chain: Chain
-        self._published = -1  # the newest version that we know to be published
+        # The newest versions whose key, and whose snapshot, we know to be there.
+        self._published = self._kept_last = -1
         self._looked = self._awake = monotonic()
-        self._woken = -1  # the version that we were told of last
         self._objections = 0
         self._told = -QUIET  # when we last said that something was mended
         self.connect(store)
@@ -85,6 +89,7 @@ class Log:
     def connect(self, store: Store) -> None:
         """Use another connection."""
         self.store = store
+        self.feed = open_feed(store)
         self._register = Register(store, keys.RECORD, keys.READY)
 
     @property
@@ -122,11 +127,9 @@ class Log:
         if now - self._looked > DOZE:
             self._awake = now
         self._looked = now
-        data = self._register.read()
+        data = self.feed.register()
         if data == self.newest.data:
-            if self._woken > self.newest.version:
-                self._register.clean(self._woken)  # a stranger's: it would wake us for ever
-                self._woken = -1
+            self.feed.in_vain(self.newest.version)
             return [], False
         try:
             if data is None:
@@ -145,15 +148,19 @@ class Log:
 
     def wait(self, seconds: float) -> bool:
         """Whether the next record came within so many seconds, by what is said."""
-        version = self.newest.version + 1
-        if self._register.wait(version, seconds) is None:
-            return False
-        self._woken = version
-        return True
+        return self.feed.wait_for_record(self.newest.version + 1, self.newest.data, seconds)
+
+    def wait_for_letter(self, seconds: float) -> bool:
+        """Whether a letter came within so many seconds that was not seen, or perhaps a record."""
+        mailbox = self.newest.mailbox
+        slot, news = self.letters.first_unseen(mailbox), partial(self.letters.is_news, mailbox)
+        return self.feed.wait_for_letter(slot, news, self.newest.data, seconds)
 
     def _took(self, steps: list[Step]) -> list[Step]:
         if steps and not self._believes(steps[-1].place):
             return []
+        if steps and steps[0].place.version <= self.newest.version:
+            self.feed.doubt()  # another line: letters that were taken lie there again
         for step in steps:
             self._chain.add(step)
         if steps:
@@ -179,6 +186,7 @@ class Log:
             self._begin_at(data)
         except Invalid:
             return False
+        self.feed.doubt()
         return True
 
     def _begin_at(self, data: bytes) -> None:
@@ -219,7 +227,7 @@ class Log:
         store may be gone in the middle of it.
         """
         at = self.newest
-        self.letters.gather(self.store, at.mailbox)
+        self.letters.gather(self.feed, self.store, at.mailbox)
         now, ripe = self._monotonic(), self.letters.ripe_at(patience)
         late = self.overdue()
         if (ripe is None or ripe > now) and (late is None or late < patience):
@@ -227,14 +235,16 @@ class Log:
         step = self._next(at)
         if step is None:
             return None
-        self.publish(at)
-        if not self._register.advance(at.data, step.place.data, step.place.version):
+        self._keep_if_due(at)
+        known = at.version <= self._published
+        if not self._register.advance(at.data, step.place.data, step.place.version, known):
             return None
+        self._published = step.place.version
+        self.feed.moved(step.place.data)
         self._chain.add(step)
         self.clock.saw(step.place.time)
         tell(step)
-        if is_kept(step.place.version):
-            self._keep(step.place)
+        self._keep_if_due(step.place)
         self._clean(step.place.version)
         return step
 
@@ -257,15 +267,11 @@ class Log:
 
     # Keeping.
 
-    def publish(self, place: Place) -> None:
-        """Make a decided record known to those who wait, and to those who come later."""
-        if place.version <= self._published:
-            return
-        if self._fetch(place.version) != place.data:
-            self.store.set(keys.ready(place.version), place.data)
-        if is_kept(place.version):
+    def _keep_if_due(self, place: Place) -> None:
+        """By who made it, and before anybody builds on it."""
+        if is_kept(place.version) and place.version > self._kept_last:
             self._keep(place)
-        self._published = place.version
+            self._kept_last = place.version
 
     def _mend(self, data: bytes | None, why: Invalid) -> None:
         """Put the newest known record back in the place of `data`."""
@@ -286,6 +292,7 @@ class Log:
             if self._fetch(place.version) != place.data:
                 self.store.set(keys.ready(place.version), place.data)
         self.store.compare_set(keys.RECORD, found, self.newest.data)
+        self.feed.doubt()
         # Last: who finds a genesis and no record takes the run for one that has just been created.
         self.store.compare_set(keys.GENESIS, b"", self.genesis.data)
 
@@ -309,17 +316,27 @@ class Log:
         return b"".join(pieces) or None
 
     def _clean(self, version: int) -> None:
-        """Remove what nobody needs any more of two old records: one may have been left behind."""
-        for old in (version - KEPT - 1, version - KEPT):
-            data = self._fetch(old) if old >= 0 else None
-            if data is None:
-                continue
-            try:
-                record, _ = read_record(self.genesis, data)
-            except Invalid:
-                record = None
-            for number in count() if is_kept(old) else ():
-                if not self.store.delete(keys.snapshot_piece(old, number)):
-                    break
-            letters = [keys.letter(mail.slot) for mail in record.mail] if record else []
-            self.store.delete_many([*letters, keys.ready(old)])
+        """Remove what nobody needs any more: many old records at a time, each of them twice.
+
+        Something may have been left behind the first time.
+        """
+        if version % CLEANED:
+            return
+        last = version - KEPT
+        olds = range(max(last - 2 * CLEANED + 1, 0), last + 1)
+        found = self.store.get_many([keys.ready(old) for old in olds])
+        gone: list[str] = []
+        for old, data in zip(olds, found, strict=True):
+            if data is not None:
+                gone += [*self._letters_of(data), keys.ready(old)]
+                for number in count() if is_kept(old) else ():
+                    if not self.store.delete(keys.snapshot_piece(old, number)):
+                        break
+        self.store.delete_many(gone)
+
+    def _letters_of(self, data: bytes) -> list[str]:
+        try:
+            record, _ = read_record(self.genesis, data)
+        except Invalid:
+            return []
+        return [keys.letter(mail.slot) for mail in record.mail]

@@ -23,6 +23,9 @@ class Mailbox(msgspec.Struct, frozen=True, array_like=True):
         """The slots that may hold letters not yet taken, when `claimed` were handed out."""
         return [*self.holes, *range(self.next, min(claimed + 1, self.next + WINDOW))]
 
+    def is_open(self, slot: int) -> bool:
+        return self.next <= slot < self.next + WINDOW or slot in self.holes
+
     def believes(self, claimed: int) -> bool:
         """Whether a counter can be right that says so."""
         return self.next - 1 <= claimed < self.next + WINDOW

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, cast
 
-from folkmoot.authority.store.kv import Store
+from folkmoot.authority.store.kv import Store, Watch
 
 
 class Traffic:
@@ -30,6 +30,10 @@ class _Counted:
             return answer
 
         return request
+
+    def watch(self, key: str, numbered: str) -> Watch | None:
+        watch = self._store.watch(key, numbered)
+        return watch and cast(Watch, _Counted(cast(Store, watch), self._traffic))
 
     def clone(self) -> Store:
         return counted(self._store.clone(), self._traffic)

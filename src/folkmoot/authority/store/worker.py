@@ -85,6 +85,12 @@ class Worker:
         assert self._log is not None
         return self._log.newest.mailbox
 
+    def next_slot(self) -> int:
+        """The slot that a letter would get now, if letters are told of here; else 0."""
+        assert self._log is not None
+        feed = self._log.feed
+        return max(feed.last + 1, self._log.newest.mailbox.next) if feed.whole else 0
+
     def _run(self) -> None:
         delays = backoff(FIRST_WAIT, LONGEST_WAIT)
         problem: Exception | None = None
@@ -115,20 +121,16 @@ class Worker:
             log.letters.note(*self._posted.pop(0))
         at = log.newest
         rank = turn.rank(at.state, at.version, self._identity.public)
+        hold = turn.hold(rank)
         attentive = rank < turn.ATTENTIVE
+        log.feed.attend(attentive)
         if attentive:
-            if self._woken_by_letter(log, turn.hold(rank)) and log.wait(
-                turn.hold(rank) + turn.pace(at.state)
-            ):
+            woken = log.wait_for_letter(self._seconds(log, hold, ATTENTIVE_CHUNK))
+            if woken and log.wait(hold + turn.pace(at.state)):
                 return
-        elif log.wait(self._seconds(log, turn.hold(rank), turn.look(at.state))):
+        elif log.wait(self._seconds(log, hold, turn.look(at.state))):
             return
-        log.make(0.0 if attentive else turn.hold(rank), self._hears.moved)
-
-    def _woken_by_letter(self, log: Log, hold: float) -> bool:
-        seconds = self._seconds(log, hold, ATTENTIVE_CHUNK)
-        slot = log.letters.first_unseen(log.newest.mailbox)
-        return log.store.wait(keys.letter(slot), seconds) is not None
+        log.make(0.0 if attentive else hold, self._hears.moved)
 
     def _seconds(self, log: Log, hold: float, most: float) -> float:
         """How long there is nothing to do for us, if nothing comes."""
@@ -176,6 +178,8 @@ class Worker:
         return genesis
 
     def _disconnect(self) -> None:
+        if self._log is not None:
+            self._log.feed.close()
         if self._store is not None:
             self._store.close()
             self._store = None

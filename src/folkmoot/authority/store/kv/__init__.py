@@ -15,7 +15,16 @@ from typing import NamedTuple, Protocol
 
 from folkmoot.core.user_error import UserError
 
-__all__ = ["MAX_VALUE", "Store", "StoreError", "StoreGone", "Wakeup", "WrongType"]
+__all__ = [
+    "MAX_VALUE",
+    "Change",
+    "Store",
+    "StoreError",
+    "StoreGone",
+    "Wakeup",
+    "Watch",
+    "WrongType",
+]
 
 # The most bytes of a value; more is refused before it is sent. etcd takes no more by default.
 MAX_VALUE = 1024 * 1024
@@ -40,6 +49,28 @@ class Wakeup(NamedTuple):
     key: str
     seconds: float
     then: str
+
+
+# The number of the key that changed, or None for the one without, and its value, or None if gone.
+Change = tuple[int | None, bytes | None]
+
+
+class Watch(Protocol):
+    """What happens to a key, and if wanted to numbered ones, as told; for one thread."""
+
+    def begin(self) -> bytes | None:
+        """From now on, also after it broke: the value of the key now."""
+        ...
+
+    def numbered(self, wanted: bool) -> None:
+        """Whether those with numbers are watched, too: of all that happens after this call."""
+        ...
+
+    def changes(self, seconds: float) -> list[Change] | None:
+        """What happened, in its order; nothing if nothing did for so long; None if it broke."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class Store(Protocol):
@@ -97,6 +128,25 @@ class Store(Protocol):
         """
         ...
 
+    def move(self, key: str, expected: bytes, desired: bytes, before: str, after: str) -> bool:
+        """`compare_set`, and whether it was us, between a copy of each in a key of its own.
+
+        `before`, unless empty, holds `expected` before the move, and `after` holds `desired` after
+        it: in one transaction if the store has them. Elsewhere who dies in between leaves `after`
+        as it was.
+        """
+        ...
+
+    def add_and_create(
+        self, key: str, near: int, made: Callable[[int], tuple[str, bytes]]
+    ) -> int | None:
+        """`add` 1 and create the key that `made` gives for the sum, in one trip; the sum.
+
+        None, and nothing happened, if the sum would not be `near` or the next few numbers, if there
+        is such a key, or if the store has no transactions. `made` may be asked for several sums.
+        """
+        ...
+
     def append(self, key: str, value: bytes) -> None:
         """Add bytes to the end of the value (of none: the value)."""
         ...
@@ -107,6 +157,10 @@ class Store(Protocol):
         With `then`, that key's value as soon as `key` has one: a wakeup, and what it is set for.
         Such a wakeup may be seen where none was set; who needs to know reads it in that value.
         """
+        ...
+
+    def watch(self, key: str, numbered: str) -> Watch | None:
+        """Of the key, and of those that are called `numbered` and a number; None: it has none."""
         ...
 
     def delete(self, key: str) -> bool:

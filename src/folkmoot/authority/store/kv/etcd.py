@@ -21,9 +21,10 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from folkmoot.authority.store.kv import StoreError, Wakeup
+from folkmoot.authority.store.kv import StoreError, Wakeup, in_steps
 from folkmoot.authority.store.kv import etcd_requests as ask
 from folkmoot.authority.store.kv.etcd_cluster import MESSAGES, Cluster, Unanswered
+from folkmoot.authority.store.kv.etcd_watch import EtcdWatch
 from folkmoot.authority.store.kv.limits import check_key, check_value
 from folkmoot.host.clock import backoff
 
@@ -35,6 +36,8 @@ LONG = 256 * 1024
 BRIEF = 0.02
 # For how many others a colliding `add` allows, so that a hundred who add at once need few attempts.
 GUESSES = 32
+# The same for `add_and_create`, where each needs a value of its own, and who knew what is there.
+FEW = 3
 DONE, VOID = b"done", b"void"
 
 
@@ -149,6 +152,34 @@ class EtcdStore:
             return desired, answer
         return ask.found(outcome.responses[0].response_range)[0], answer
 
+    def move(self, key: str, expected: bytes, desired: bytes, before: str, after: str) -> bool:
+        if 2 * len(expected) + 2 * len(desired) > LONG:  # too much for one request
+            return in_steps.move(self, key, expected, desired, before, after)
+        check_value(key, desired)
+        name = check_key(key)
+        condition = ask.value_is(name, expected) if expected else ask.revision_is(name, 0)
+        changes = [ask.put(name, desired), ask.put(check_key(after), desired)]
+        if before:
+            changes.append(ask.put(check_key(before), expected))
+        return self._write(name, [condition], changes, self._deadline())[0]
+
+    def add_and_create(
+        self, key: str, near: int, made: Callable[[int], tuple[str, bytes]]
+    ) -> int | None:
+        name, sums = check_key(key), range(near, near + FEW)
+        if near < 1:
+            return None
+        created = [(check_key(other), value) for other, value in map(made, sums)]
+        if sum(len(value) for _, value in created) > LONG:
+            return None
+        change = partial(ask.add_and_create_any, name, self._own, sums, created)
+        note, answer = self._once(name, [], change, self._deadline())
+        if note is None:
+            note, _ = ask.added(
+                answer.responses[0].response_txn, [(None, b"%d" % each) for each in sums]
+            )
+        return int(note) if note else None
+
     def append(self, key: str, value: bytes) -> None:
         check_value(key, value)
 
@@ -181,6 +212,9 @@ class EtcdStore:
             if value is not None:
                 return value
         raise AssertionError("back-off never ends")
+
+    def watch(self, key: str, numbered: str) -> EtcdWatch:
+        return EtcdWatch(self._cluster, check_key(key), check_key(numbered))
 
     def delete(self, key: str) -> bool:
         name, deadline = check_key(key), self._deadline()

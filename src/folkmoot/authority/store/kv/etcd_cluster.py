@@ -9,7 +9,7 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ class Cluster:
             calls.extend(send(one, timeout=seconds, metadata=metadata) for one in requests)
             return [call.result() for call in calls]
         except grpc.RpcError as error:
-            raise self._understand(error) from error
+            raise self.understand(error) from error
         except (ValueError, grpc.FutureCancelledError) as error:  # another thread closed it
             raise self.closed() from error
         finally:
@@ -126,7 +126,7 @@ class Cluster:
             metadata = self._metadata(deadline)
             return self._unary(method)(request, timeout=seconds, metadata=metadata)
         except grpc.RpcError as error:
-            raise self._understand(error) from error
+            raise self.understand(error) from error
         except ValueError as error:  # gRPC's word for a channel that another thread closed
             raise self.closed() from error
 
@@ -150,11 +150,21 @@ class Cluster:
         except grpc.RpcError as error:
             # Both sides watch the time; the member may be the first to say that it is up.
             if "deadline exceeded" not in (error.details() or "").lower():
-                raise self._understand(error) from error
+                raise self.understand(error) from error
         except ValueError as error:
             raise self.closed() from error
         finally:
             requests.put(None)
+
+    def open_watch(self, requests: Iterator[Any]) -> Any:
+        """A stream of a member's answers to WatchRequests that stays until one side ends it."""
+        try:
+            metadata = self._metadata(time.monotonic() + self.timeout)
+            return self._watch()(requests, metadata=metadata)
+        except grpc.RpcError as error:
+            raise self.understand(error) from error
+        except ValueError as error:
+            raise self.closed() from error
 
     def close(self) -> None:
         """Ends what another thread waits for, too."""
@@ -206,7 +216,7 @@ class Cluster:
         seconds = max(0.01, deadline - time.monotonic())
         return str(self._unary("Authenticate")(request, timeout=seconds).token)
 
-    def _understand(self, error: grpc.RpcError) -> Exception:
+    def understand(self, error: grpc.RpcError) -> Exception:
         """`Unanswered` for what may pass, else what the user must do."""
         code, details = error.code(), error.details() or ""
         if self._closed.is_set():

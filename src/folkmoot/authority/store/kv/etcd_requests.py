@@ -79,6 +79,24 @@ def add_any(name: bytes, own: bytes, steps: Sequence[Step], done: bytes) -> list
     return [otherwise]
 
 
+def add_and_create_any(
+    name: bytes,
+    own: bytes,
+    sums: Sequence[int],
+    created: Sequence[tuple[bytes, bytes]],
+    done: bytes,
+) -> list[Any]:
+    """The one of the sums that follows the number there, with its key, which must be new."""
+    otherwise = range_op(name)
+    for after, (other, value) in reversed(list(zip(sums, created, strict=True))):
+        here = value_is(name, b"%d" % (after - 1)) if after > 1 else revision_is(name, 0)
+        said = b"%d" % after
+        puts = [put(name, said), put(other, value), put(own, done + said)]
+        once = txn([here, revision_is(other, 0)], puts, [otherwise])
+        otherwise = MESSAGES["RequestOp"](request_txn=once)
+    return [otherwise]
+
+
 def added(answer: Any, steps: Sequence[Step]) -> tuple[bytes | None, bytes | None]:
     """The sum; or, when the value was none of those in the steps, that."""
     for _, after in steps:

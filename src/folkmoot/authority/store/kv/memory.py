@@ -1,11 +1,11 @@
 """A store in this process's memory, for tests: threads that name the same one share it."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Self
 
-from folkmoot.authority.store.kv import StoreError, Wakeup
+from folkmoot.authority.store.kv import StoreError, Wakeup, in_steps
 from folkmoot.authority.store.kv.limits import check_key, check_value, sum_at
 
 
@@ -90,6 +90,14 @@ class MemoryStore:
             return found, notes
         return found, notes, self.wait(wakeup.key, wakeup.seconds, wakeup.then)
 
+    def move(self, key: str, expected: bytes, desired: bytes, before: str, after: str) -> bool:
+        return in_steps.move(self, key, expected, desired, before, after)
+
+    def add_and_create(
+        self, key: str, near: int, made: Callable[[int], tuple[str, bytes]]
+    ) -> int | None:
+        return None
+
     def append(self, key: str, value: bytes) -> None:
         check_value(key, value)
         with self._open(key) as space:
@@ -100,6 +108,9 @@ class MemoryStore:
             space.changed.wait_for(lambda: self._closed or key in space.values, max(0.0, seconds))
         value = self.get(key)
         return self.get(then) if then and value else value
+
+    def watch(self, key: str, numbered: str) -> None:
+        return None
 
     def delete(self, key: str) -> bool:
         with self._open(key) as space:

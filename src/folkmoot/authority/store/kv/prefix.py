@@ -1,8 +1,8 @@
 """A part of a store that one run or job has for itself: every key gets a prefix."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from folkmoot.authority.store.kv import Store, Wakeup
+from folkmoot.authority.store.kv import Store, Wakeup, Watch
 
 
 class PrefixStore:
@@ -52,11 +52,27 @@ class PrefixStore:
             )
         return self._store.compare_set_and_append(name, expected, desired, onto, note, wakeup)
 
+    def move(self, key: str, expected: bytes, desired: bytes, before: str, after: str) -> bool:
+        names = self._key(before), self._key(after)
+        return self._store.move(self._key(key), expected, desired, *names)
+
+    def add_and_create(
+        self, key: str, near: int, made: Callable[[int], tuple[str, bytes]]
+    ) -> int | None:
+        def named(number: int) -> tuple[str, bytes]:
+            name, value = made(number)
+            return self._key(name), value
+
+        return self._store.add_and_create(self._key(key), near, named)
+
     def append(self, key: str, value: bytes) -> None:
         self._store.append(self._key(key), value)
 
     def wait(self, key: str, seconds: float, then: str = "") -> bytes | None:
         return self._store.wait(self._key(key), seconds, self._key(then))
+
+    def watch(self, key: str, numbered: str) -> Watch | None:
+        return self._store.watch(self._key(key), self._key(numbered))
 
     def delete(self, key: str) -> bool:
         return self._store.delete(self._key(key))

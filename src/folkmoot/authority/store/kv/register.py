@@ -4,9 +4,9 @@ One key holds the newest record. It moves only by `compare_set` from exactly the
 read, so a process that slept through any number of moves cannot win with what it knew.
 
 Record n is also written to a key of its own, `<ready>:<n>`, which exists to wake those who wait
-for n and decides nothing. The winner writes it after the move; if it died in between, `repair` is
-for anyone who finds the register at n. Deleting old ones (`clean`) is harmless: who still waits for
-n finds the register further ahead. Nothing else is ever deleted, so no reader can be raced.
+for n and decides nothing. The winner writes it with the move or after it; if it died in between,
+whoever makes record n + 1 writes it first. Deleting old ones is harmless: who still waits for n
+finds the register further ahead. Nothing else is ever deleted, so no reader can be raced.
 """
 
 from folkmoot.authority.store.kv import Store
@@ -22,26 +22,15 @@ class Register:
         """The newest record, or None before the first."""
         return self._store.get(self._key)
 
-    def advance(self, expected: bytes | None, desired: bytes, n: int) -> bool:
+    def advance(
+        self, expected: bytes | None, desired: bytes, n: int, published: bool = False
+    ) -> bool:
         """Make `desired` record n if the newest is still `expected`; whether it was us.
 
-        `desired` must be unique to the caller (a nonce), else two may think that they won.
+        `desired` must be unique to the caller (a nonce), else two may think that they won. The key
+        of record n - 1 is written before that, unless it is known to be `published`.
         """
         if desired == expected:
             raise ValueError(f"record {n} equals the one before it; a record needs a nonce")
-        if self._store.compare_set(self._key, expected or b"", desired) != desired:
-            return False
-        self.repair(desired, n)
-        return True
-
-    def wait(self, n: int, seconds: float) -> bytes | None:
-        """Record n as soon as it is there; None when nobody said so for that long: then `read`."""
-        return self._store.wait(f"{self._ready}:{n}", seconds)
-
-    def repair(self, record: bytes, n: int) -> None:
-        """Wake those who wait for n, with the record n that the caller read in the register."""
-        self._store.compare_set(f"{self._ready}:{n}", b"", record)
-
-    def clean(self, n: int) -> None:
-        """Forget the waking key of an old record n."""
-        self._store.delete(f"{self._ready}:{n}")
+        before = f"{self._ready}:{n - 1}" if expected and not published else ""
+        return self._store.move(self._key, expected or b"", desired, before, f"{self._ready}:{n}")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from folkmoot.authority.store.kv import StoreError, StoreGone, Wakeup, WrongType
+from folkmoot.authority.store.kv import StoreError, StoreGone, Wakeup, WrongType, in_steps
 from folkmoot.authority.store.kv import tcp_wire as wire
 from folkmoot.authority.store.kv.limits import check_key, check_value, sum_at, too_long_there
 from folkmoot.host.clock import backoff
@@ -143,6 +143,14 @@ class TcpStore:
             return self.get(key) if expected == desired else None
         return after or None
 
+    def move(self, key: str, expected: bytes, desired: bytes, before: str, after: str) -> bool:
+        return in_steps.move(self, key, expected, desired, before, after)
+
+    def add_and_create(
+        self, key: str, near: int, made: Callable[[int], tuple[str, bytes]]
+    ) -> int | None:
+        return None
+
     def append(self, key: str, value: bytes) -> None:
         check_value(key, value)
         check_value(key, (self.get(key) or b"") + value)
@@ -182,6 +190,9 @@ class TcpStore:
         """As `get`, which wakes all who wait for the key: many would wake each other for ever."""
         there = self._read(key, wire.check(check_key(key)), _is_there)
         return self.get(key) if there else None
+
+    def watch(self, key: str, numbered: str) -> None:
+        return None
 
     def delete(self, key: str) -> bool:
         request = wire.delete(check_key(key))
