@@ -94,6 +94,10 @@ class Processes:
             raise UserError(f"{name} did not start:\n{self.output(name)}")
         return said.decode()
 
+    def pids(self) -> dict[str, int]:
+        """Of those that run."""
+        return {name: p.pid for name, p in self._all.items() if p.poll() is None}
+
     def kill(self, name: str) -> None:
         """End a process as a power cut would."""
         self._known.add(name)
