@@ -4,7 +4,7 @@ from collections import Counter
 
 from authority.any_run import STRANGER, A, B, C, join
 from authority.store.store_run import after, begun, genesis
-from folkmoot.authority.store.turn import hold, rank
+from folkmoot.authority.store.turn import hold, pace, rank
 from folkmoot.core.coordinator import Coordinator, Phase
 
 MEMBERS = [A, B, C]
@@ -39,3 +39,10 @@ def test_alone_with_a_run_one_does_not_wait() -> None:
     assert rank(begun(of).state, 0, STRANGER.public) == 0
     assert hold(0) == 0.0
     assert hold(1) < hold(2) <= hold(10_000) <= 0.5
+
+
+def test_letters_gather_for_as_long_as_a_record_takes_but_not_for_long() -> None:
+    state = three_joined(3)
+    assert 0 < pace(state) == pace(state, pace(state) / 2) < 0.01
+    assert pace(state, 0.02) == 0.02
+    assert pace(state, 5.0) == 0.1

@@ -51,6 +51,8 @@ PIECE = 512 * 1024
 MAX_PIECES = 512
 # Who has looked at least every `DOZE` seconds for `AWAKE` seconds would have seen what happened.
 DOZE, AWAKE = 6.0, 12.0
+# The weight of the newest time that it took to move the register.
+RECENT = 0.2
 # How many old records are removed together.
 CLEANED = 16
 # How often a record from the future is put back before it is believed: we may be the one who errs.
@@ -82,6 +84,7 @@ class Log:
         # The newest versions whose key, and whose snapshot, we know to be there.
         self._published = self._kept_last = -1
         self._looked = self._awake = monotonic()
+        self.cost = 0.0  # about how many seconds it takes to move the register
         self._objections = 0
         self._told = -QUIET  # when we last said that something was mended
         self.connect(store)
@@ -237,7 +240,10 @@ class Log:
             return None
         self._keep_if_due(at)
         known = at.version <= self._published
-        if not self._register.advance(at.data, step.place.data, step.place.version, known):
+        began = self._monotonic()
+        won = self._register.advance(at.data, step.place.data, step.place.version, known)
+        self.cost += (self._monotonic() - began - self.cost) * RECENT
+        if not won:
             return None
         self._published = step.place.version
         self.feed.moved(step.place.data)

@@ -43,9 +43,12 @@ def hold(rank: int) -> float:
     return min(rank * STAGGER, LONGEST)
 
 
-def pace(state: Coordinator) -> float:
-    """Seconds in which letters gather, so that one record carries many."""
-    return min(_size(state) * PACE, LONGEST_PACE)
+def pace(state: Coordinator, record: float = 0.0) -> float:
+    """Seconds in which letters gather, so that one record carries many.
+
+    As long as a `record` takes to write, if that is more: what comes meanwhile waits for the next.
+    """
+    return min(max(_size(state) * PACE, record), LONGEST_PACE)
 
 
 def look(state: Coordinator) -> float:

@@ -126,7 +126,7 @@ class Worker:
         log.feed.attend(attentive)
         if attentive:
             woken = log.wait_for_letter(self._seconds(log, hold, ATTENTIVE_CHUNK))
-            if woken and log.wait(hold + turn.pace(at.state)):
+            if woken and log.wait(hold + turn.pace(at.state, log.cost)):
                 return
         elif log.wait(self._seconds(log, hold, turn.look(at.state))):
             return
