@@ -21,7 +21,9 @@ PUBLIC = {
         " serve_federation serve_run train_federation train_together update_run"
     ),
     "folkmoot.authority": "Authority DataServer Denied SeesConnections Unreachable",
-    "folkmoot.authority.store.kv": "MAX_VALUE Store StoreError StoreGone Wakeup WrongType",
+    "folkmoot.authority.store.kv": (
+        "Change MAX_VALUE Store StoreError StoreGone Wakeup Watch WrongType"
+    ),
     "folkmoot.core.coordinator": (
         "TABLE AnyEvent Coordinator Phase Run apply create decode decode_run encode next_tick"
     ),
@@ -34,7 +36,7 @@ PUBLIC = {
         " apply create decode encode next_tick"
     ),
     "folkmoot.core.job": (
-        "TABLE Actor AnyEvent Backoff Bundle ChannelSpec Cluster Gang JobBudget JobSpec Phase"
+        "TABLE Actor AnyEvent Backoff Bundle ChannelSpec ClusterSize Gang JobBudget JobSpec Phase"
         " Resource Role RoleBudget RoleSpec Stage State Timeouts actor_id apply create decode"
         " encode next_tick sub_master_id"
     ),
@@ -47,15 +49,15 @@ PUBLIC = {
         " ObjectInfo TooLarge TooShort HubRepository folder_of open_checkpoints open_object"
     ),
     "folkmoot.exchange.peer": (
-        "Blob CallRefused Connected DialFailed Disconnected GossipMessage Ignored Limits"
-        " Misbehaved ModelManifest NoAnswer Parameter Peer PeerConfig PeerEvent RpcMethod"
-        " SharedModel StoreFull Traffic TurnedAway Unavailable WrongModel fetch_model"
+        "Blob CallRefused Connected DialFailed Disconnected FetchFailed GossipMessage Ignored"
+        " Limits LinkTraffic Misbehaved ModelManifest NoAnswer Parameter Peer PeerConfig PeerEvent"
+        " RpcMethod SharedModel StoreFull TurnedAway WrongModel fetch_model"
     ),
     "folkmoot.learning.data": "DataError OpenUrl Provider Samples open_data",
     "folkmoot.learning.methods": "Method build register_method",
     "folkmoot.learning.methods.distro": "DistroMethod",
     "folkmoot.learning.models": "GPT Precision best_device build compute_type logits",
-    "folkmoot.simulate": "Report WORLDS play replay",
+    "folkmoot.simulate": "WORLDS WorldReport play replay",
     "folkmoot.unified.api": (
         "BadJob Broadcast CallTimeout CurrentWorker DataChannel FutureSequence JobBuilder JobSpec"
         " RLJobBuilder RemoteError RoleBuilder RoleGroup RpcError SelfLoop SubMaster Trainer"
@@ -63,8 +65,8 @@ PUBLIC = {
     ),
     "folkmoot.unified.backends.elastic": "ElasticMaster ElasticWorker",
     "folkmoot.unified.channel": (
-        "AlreadyUsed Batch Broker ChannelError ChannelLost Closed DataChannel Drained Left Rules"
-        " SpoolError Stats"
+        "AlreadyUsed Batch Broker ChannelError ChannelLost ChannelRules Closed DataChannel Drained"
+        " Left SpoolError Stats"
     ),
 }
 LIGHT = ["folkmoot", "folkmoot.core.coordinator", "folkmoot.unified.api"]
