@@ -16,7 +16,7 @@ import results
 from liars_attacks import ATTACKS
 from liars_play import AUDITED, ROUNDS, Outcome, play
 
-SEEDS = 5
+SEEDS = 10
 SIZES = {"1 of 4": (4, 1), "2 of 8": (8, 2), "3 of 10": (10, 3)}
 Pairs = list[tuple[float, Outcome]]
 

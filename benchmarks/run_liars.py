@@ -7,7 +7,7 @@ each other, screen nobody, and pass each other as auditors. Every run is compare
 honest clients alone, which train as many samples in a round, on the same data; every seed is other
 data.
 
-    python benchmarks/run_liars.py              # an hour; continues where it was stopped
+    python benchmarks/run_liars.py              # hours; continues where it was stopped
     python benchmarks/run_liars.py --sizes "1 of 4" --seeds 1    # some of it
     python benchmarks/run_liars.py --honest 2000    # honest clients of all kinds: nobody is ejected
     python benchmarks/run_liars.py --honest 2000 --audited 100    # of their results, else 5

@@ -214,6 +214,7 @@ async def measure(url: str, owner: Identity, pipes: list[Connection]) -> Measure
             await measured.turn()
         if keeper.state.pause_wanted:
             await measured.turn()
+        await measured.settle()  # who is ready says for which epoch
         await measured.order("ready")
         await measured.settle()
         for pipe in pipes:  # of each the first who is a witness, if one is
