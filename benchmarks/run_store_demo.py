@@ -1,12 +1,15 @@
 """The demo's run in a store beside the same on a server: what it learns, how fast, what is lost.
 
-    python benchmarks/run_store_demo.py [--steps 30] [--repeats 4]
+    python benchmarks/run_store_demo.py [--steps 30] [--repeats 8]
 
 The run of `examples/demo.py` (three clients, a small GPT, DisTrO, the standard library's source) on
 a server, in a TCPStore, in an etcd of one member and in one of three, one after the other, in
 another order each time. Tokens a second are what a round learns, divided by the median length of
-the rounds; a store is compared with the server of the same turn, so that a disturbance that lasts
-meets both, and the median over the turns counts. Beside it is the processor time that a step takes:
+the rounds. A round is the training of its slowest client, and the rest: who keeps the run decides
+the rest, while training is the same work everywhere and differs by a tenth from one run to the next
+with what else the machine does. So a store is compared with the server by rounds with the same
+training, the median of all; how each kind trained stands beside it, and what single turns gave with
+everything in them. Beside it is the processor time that a step takes:
 of the clients, and of whoever keeps the run (server, store, all members of etcd, and the process
 that writes the log of a run in a store). Then all at the same time, hurt: a client is killed, the
 client that made the newest record is killed right after it, and of three etcd members the one that
@@ -43,6 +46,7 @@ from folkmoot.authority.store import keys
 from folkmoot.authority.store.kv import Store
 from folkmoot.authority.store.kv.open import open_store
 from folkmoot.authority.store.signed import Signed
+from folkmoot.client.events import ShareTrained
 from folkmoot.core.coordinator import Run, decode_run
 from folkmoot.core.coordinator.messages import RoundStarted
 from folkmoot.host.processes import Processes
@@ -71,6 +75,8 @@ class Outcome(NamedTuple):
     step: int
     held_out: dict[int, float]  # by step
     tokens_a_second: float
+    training: float  # seconds of a round in which its slowest client trains
+    rest: float  # and the others
     models: int  # different ones, of the clients that stayed to the end
     deaths: str
     effort: dict[str, float]  # processor seconds a step, by process
@@ -179,12 +185,30 @@ def outcome(
         for entry in open_log(folder / "server" / "events.jsonl", "server").new()
         if isinstance(entry.record, RoundStarted) and entry.record.samples
     ]
-    length = statistics.median(b - a for a, b in pairwise(starts[SETTLING:]))
+    lengths = [b - a for a, b in pairwise(starts)]
+    length = statistics.median(lengths[SETTLING:])
+    trained = slowest_training(folder)
+    training = statistics.median(trained[step] for step in trained if step >= SETTLING)
+    rest = statistics.median(
+        length - trained[step]
+        for step, length in enumerate(lengths)
+        if step in trained and step >= SETTLING
+    )
     tokens = run.config.global_batch_size_start * run.model.max_seq_len
     hashes = {c.hash for c in picture.clients.values() if c.state == "ended"}
     said = ", ".join(told) or "none"
     learnt = picture.phase, picture.step, picture.held_out
-    return Outcome(*learnt, tokens / length, len(hashes), said, effort)
+    return Outcome(*learnt, tokens / length, training, rest, len(hashes), said, effort)
+
+
+def slowest_training(folder: Path) -> dict[int, float]:
+    """Seconds, by step."""
+    slowest: dict[int, float] = {}
+    for log in folder.glob("client-*/events.jsonl"):
+        for _, record in open_log(log, "client").new():
+            if isinstance(record, ShareTrained):
+                slowest[record.step] = max(record.seconds, slowest.get(record.step, 0.0))
+    return slowest
 
 
 class Hurting:
@@ -273,6 +297,8 @@ def row(
     kind: str, turns: list[dict[str, Outcome]], hurt: Outcome, steps: int, at: int
 ) -> dict[str, Any]:
     ours = [turn[kind] for turn in turns]
+    training = statistics.median(x.training for turn in turns for x in turn.values())
+    mine, servers = (statistics.median(turn[k].rest for turn in turns) for k in (kind, SERVER))
     beside = [turn[kind].tokens_a_second / turn[SERVER].tokens_a_second for turn in turns]
     whole = all(x.phase == "Finished" and x.models == 1 for x in (*ours, hurt))
     least, most = results.significant(min(beside)), results.significant(max(beside))
@@ -282,8 +308,10 @@ def row(
     )
     return {
         "tokens a second": round(statistics.median(x.tokens_a_second for x in ours)),
-        "beside the server": results.significant(statistics.median(beside)),
-        "in single turns": f"{least} to {most}",
+        "beside the server": results.significant((training + servers) / (training + mine)),
+        "a round, ms": f"{1000 * statistics.median(x.training for x in ours):.0f} of training, "
+        f"{1000 * mine:.0f} else",
+        "in single turns": f"{results.significant(statistics.median(beside))} ({least} to {most})",
         "processor seconds a step": f"{clients} of clients, {keepers} of keepers",
         f"held-out loss at step {at}": results.significant(
             statistics.median(x.held_out[at] for x in ours), 4
@@ -319,7 +347,7 @@ def learning_goals(table: dict[str, dict[str, Any]]) -> list[tuple[str, bool]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--repeats", type=int, default=4, help="turns that are not hurt")
+    parser.add_argument("--repeats", type=int, default=8, help="turns that are not hurt")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         table = measure(asked.steps, asked.repeats, Path(name))

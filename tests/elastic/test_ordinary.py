@@ -8,7 +8,7 @@ same state or error, tell and clean up the same, and leave the same unread.
 import struct
 from collections import deque
 from contextlib import ExitStack
-from itertools import chain, repeat
+from itertools import chain, combinations, repeat
 from typing import Any, NamedTuple, cast
 from unittest import mock
 
@@ -18,12 +18,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from folkmoot.authority.store.kv import tcp, tcp_wire
+from folkmoot.authority.store.kv.memory import MemoryStore
 from folkmoot.authority.store.kv.prefix import PrefixStore
 from folkmoot.authority.store.kv.tcp import TcpStore
 from folkmoot.core.iteration import Member, Record, Rules
 from folkmoot.core.iteration import messages as m
-from folkmoot.core.iteration.machine import TRAINING
+from folkmoot.core.iteration.machine import READY, TRAINING
 from folkmoot.core.iteration.record import (
+    HIGHEST,
     Arrival,
     Behind,
     Note,
@@ -33,6 +35,7 @@ from folkmoot.core.iteration.record import (
 from folkmoot.core.iteration.state import RankState
 from folkmoot.elastic import GlobalIteration, heartbeat, requests
 from folkmoot.elastic import global_iteration as loop
+from folkmoot.elastic.ordinary import prepare
 
 Item = bytes | float | BaseException | m.Silent | m.Beaten
 """What a socket meets: bytes that come, seconds in which none do, what it raises, and news."""
@@ -135,6 +138,11 @@ class Case(NamedTuple):
     send_fails: tuple[int, OSError] = (0, OSError())
     soon: int = 60_000
     iterations: int | None = None
+    timeout: float = 10.0
+    waiting: bool = False
+    """Whether the server waits for something that nobody wants any more."""
+    busy: bool = False
+    """Whether another thread uses the connection."""
 
 
 class Seen(NamedTuple):
@@ -179,8 +187,11 @@ def run(case: Case, *, short: bool) -> Seen:
 
 
 def advance(case: Case, clock: Clock, beats: StillHeartbeat, socket: ScriptedSocket) -> Seen:
-    store = TcpStore("host", 1, timeout=10.0)
+    store = TcpStore("host", 1, timeout=case.timeout)
     assert store.connection is not None
+    store.waiting = case.waiting
+    if case.busy:
+        store.busy.acquire()
     store.connection._wait_at_most(tcp_wire.SLICE)  # as after any other answer
     it = GlobalIteration(store, case.state.rank, case.state.rules.world, JOB)
     it.rules, it._iterations, it._state = case.state.rules, case.iterations, case.state
@@ -219,6 +230,7 @@ def hold_equal(case: Case) -> Seen:
     # An answer in pieces restarts the time for the rest: a few moments of ten seconds.
     assert abs(short.ms - by_steps.ms) <= 300
     assert short._replace(ms=0) == by_steps._replace(ms=0)
+    assert repr(short.told) == repr(by_steps.told)  # 51.0 is not what a log has for 51
     return short
 
 
@@ -303,12 +315,46 @@ def test_an_ordinary_advance_is_what_the_machine_makes_of_it(case: Case) -> None
 
 
 @pytest.mark.parametrize("winner", [0, 1])
-def test_an_ordinary_advance_takes_the_short_way(winner: int) -> None:
-    state = trained(2, 0, 5, 50, 1)
-    said, _ = answers(state, 51, [1 - winner, winner], winner)
+@pytest.mark.parametrize("world", [2, 12, 128])
+@pytest.mark.parametrize("together", [False, True])
+def test_an_ordinary_advance_takes_the_short_way(winner: int, world: int, together: bool) -> None:
+    state = trained(world, 0, 5, 50, 1)
+    order = [*range(2, world), 1 - winner, winner]
+    said, _ = answers(state, 51, order, winner)
+    if together:  # what is answered to one request comes at once
+        said = [b"".join(said[:2]), *([b"".join(said[2:])] if winner == 0 else said[2:])]
     with mock.patch.object(GlobalIteration, "_advance_by_steps") as by_steps:
         run(Case(state, [51], list(said)), short=True)
     by_steps.assert_not_called()
+
+
+@pytest.mark.parametrize("winners", [(0, 11, 0), (11, 0, 1, 0), (1, 0, 10, 0)])
+def test_what_is_replaced_may_be_by_a_rank_with_more_digits(winners: tuple[int, ...]) -> None:
+    state = first = trained(12, 0, 5, 50, 1)
+    script: list[Item] = []
+    steps = list(range(51, 51 + len(winners)))
+    for step, winner in zip(steps, winners, strict=True):
+        order = [rank for rank in range(12) if rank != winner] + [winner]
+        said, state = answers(state, step, order, winner)
+        script += said
+    assert hold_equal(Case(first, steps, script)).ended == ["True"] * len(winners)
+
+
+@pytest.mark.parametrize("winner", [0, 1])
+@pytest.mark.parametrize("iteration", [8, 98, HIGHEST - 2, HIGHEST - 1, HIGHEST])
+@pytest.mark.parametrize("progress", [8, 98, HIGHEST - 2, HIGHEST - 1])
+@pytest.mark.parametrize("iterations", [None, 10, HIGHEST, 10**17])
+def test_numbers_get_another_digit_or_come_to_their_end(
+    winner: int, iteration: int, progress: int, iterations: int | None
+) -> None:
+    """One advance after another, up to where there is another digit, or none of them any more."""
+    state = first = trained(2, 0, iteration, progress, 1)
+    script: list[Item] = []
+    steps = [progress + more for more in (1, 2, 3, 4, 5)]
+    for step in steps:
+        said, state = answers(state, step, [1 - winner, winner], winner)
+        script += said
+    hold_equal(Case(first, steps, script, iterations=iterations))
 
 
 # Any others.
@@ -330,7 +376,7 @@ def other_answers(case: Case) -> list[bytes]:
     less = record.members[1:] or (Member(0, 7),)
     newer = (*record.members[:-1], Member(record.members[-1].rank, 9))
     records = [
-        *(replace(after, by=by) for by in range(len(record.members))),
+        *(replace(after, by=by) for by in range(len(record.members) + 1)),
         *(replace(after, iteration=after.iteration + more) for more in (-2, -1, 1)),
         *(replace(after, progress=after.progress + more) for more in (1, 100)),
         *(replace(after, members=members) for members in (less, newer)),
@@ -352,6 +398,7 @@ def other_answers(case: Case) -> list[bytes]:
         encode_record(after).replace(b'"by":', b'"by":0'),
         *(b"".join(map(encode_note, listed)) for listed in lists),
         b"".join(map(encode_note, notes)) + b"?",
+        b"".join(map(encode_note, notes)) + b",%d]," % case.steps[0],
         *(bytes(mine._replace(incarnation=mine.incarnation + more)) for more in (-1, 1)),
         *(b"", b"?", tcp_wire.NO_VALUE, case.state.register, case.state.arrival),
     ]
@@ -376,12 +423,34 @@ def test_anything_may_come_between_any_two_answers(winner: int) -> None:
             hold_equal(case._replace(script=[*case.script[:at], item, *case.script[at:]]))
 
 
+def joined(winner: int, script: list[Item]) -> list[Item]:
+    """What is answered to one request of `two_advances`, at once: as it mostly comes."""
+    counts, left = ((2, 3) if winner == 1 else (2, 1, 1)) + (2, 1, 1), list(script)
+    made: list[Item] = []
+    for count in counts:
+        made.append(b"".join(cast(list[bytes], left[:count])))
+        del left[:count]
+    return made
+
+
 @pytest.mark.parametrize("winner", [1, 2])
-def test_any_answer_may_be_another(winner: int) -> None:
+@pytest.mark.parametrize("together", [False, True])
+def test_any_answer_may_be_another(winner: int, together: bool) -> None:
     case = two_advances(winner)
     for at in range(len(case.script)):
         for other in other_answers(case):
-            hold_equal(case._replace(script=[*case.script[:at], other, *case.script[at + 1 :]]))
+            script: list[Item] = [*case.script[:at], other, *case.script[at + 1 :]]
+            hold_equal(case._replace(script=joined(winner, script) if together else script))
+
+
+@pytest.mark.parametrize("winner", [1, 2])
+@pytest.mark.parametrize("more", [b"", b"\0", b"\1", sized(b"?")])
+def test_answers_may_come_together_and_more_with_them(winner: int, more: bytes) -> None:
+    case = two_advances(winner)
+    stream = cast(list[bytes], case.script)
+    for begin, end in combinations(range(len(stream) + 1), 2):
+        script: list[Item] = [*stream[:begin], b"".join(stream[begin:end]) + more, *stream[end:]]
+        hold_equal(case._replace(script=script))
 
 
 @pytest.mark.parametrize("winner", [1, 2])
@@ -394,13 +463,52 @@ def test_an_answer_may_come_in_pieces_or_end(winner: int, then: Item) -> None:
 
 
 @pytest.mark.parametrize("winner", [1, 2])
-def test_any_byte_may_be_another(winner: int) -> None:
+@pytest.mark.parametrize("together", [False, True])
+def test_any_byte_may_be_another(winner: int, together: bool) -> None:
     case = two_advances(winner)
-    for at, item in enumerate(case.script):
+    script = joined(winner, case.script) if together else case.script
+    for at, item in enumerate(script):
         assert isinstance(item, bytes)
         for where in range(len(item)):
             changed = item[:where] + bytes([item[where] ^ 1]) + item[where + 1 :]
-            hold_equal(case._replace(script=[*case.script[:at], changed, *case.script[at + 1 :]]))
+            hold_equal(case._replace(script=[*script[:at], changed, *script[at + 1 :]]))
+
+
+@pytest.mark.parametrize("winner", [0, 1])
+@pytest.mark.parametrize(
+    "changed", [{"deaf": True}, {"missing": (1,)}, {"look": True}, {"silent": (1,)}, {"since": 7}]
+)
+def test_what_held_before_an_advance_is_over_after_it(winner: int, changed: dict[str, Any]) -> None:
+    state = replace(trained(2, 0, 5, 50, 1), **changed)
+    said, _ = answers(state, 51, [1 - winner, winner], winner)
+    hold_equal(Case(state, [51], list(said)))
+
+
+@pytest.mark.parametrize("winner", [0, 1])
+@pytest.mark.parametrize("steps", [[49], [50, 49], [51, 50]])
+def test_who_has_fewer_steps_than_are_decided_says_so(winner: int, steps: list[int]) -> None:
+    state = first = trained(2, 0, 5, 50, 1)
+    script: list[Item] = []
+    for step in steps:
+        said, state = answers(state, step, [1 - winner, winner], winner)
+        script += said
+    assert hold_equal(Case(first, steps, script)).warned
+
+
+@pytest.mark.parametrize("iteration", [9, 10, 11])
+@pytest.mark.parametrize("before", [9, 10, 11, 99, 100])
+def test_a_rank_may_have_counted_more_steps_than_are_decided(iteration: int, before: int) -> None:
+    state = replace(trained(2, 0, iteration, 9, 1), progress=before)
+    said, _ = answers(state, 9, [0, 1], 1)
+    hold_equal(Case(state, [9], list(said)))
+
+
+@pytest.mark.parametrize("winner", [1, 2])
+@pytest.mark.parametrize("error", [BrokenPipeError(32, "broken"), BlockingIOError()])
+def test_any_request_may_not_be_sent(winner: int, error: OSError) -> None:
+    case = two_advances(winner)
+    for which in range(2, 7):
+        hold_equal(case._replace(send_fails=(which, error)))
 
 
 @st.composite
@@ -499,3 +607,93 @@ def test_a_wakeup_is_waited_for_equally_long(soon: int, late: float) -> None:
     case = Case(state, [51], [*said[:2], late, 1e9], soon=soon)
     short, by_steps = run(case, short=True), run(case, short=False)
     assert short == by_steps
+
+
+# What it is asked in.
+
+
+@pytest.mark.parametrize("winner", [1, 2])
+def test_a_wait_that_is_left_over_is_cancelled_first(winner: int) -> None:
+    case = two_advances(winner)
+    script = [tcp_wire.WAIT_CANCELED, *case.script]
+    hold_equal(case._replace(script=script, waiting=True))
+
+
+@pytest.mark.timeout(20)  # it would wait for itself
+def test_who_shares_a_connection_with_another_thread_is_told() -> None:
+    seen = hold_equal(two_advances(2)._replace(busy=True))
+    assert "two threads use one connection" in seen.ended[0]
+
+
+@pytest.mark.parametrize("winner", [1, 2])
+def test_an_answer_is_not_waited_for_longer_than_the_store_may_take(winner: int) -> None:
+    case = two_advances(winner)
+    late = tcp_wire.SLICE * 0.7
+    seen = hold_equal(case._replace(script=[late, *case.script], timeout=tcp_wire.SLICE / 2))
+    assert seen.ended[0].startswith("StoreLost")
+
+
+@pytest.mark.parametrize("progress", [51.0, 51.5])
+def test_progress_that_is_no_whole_number_is_for_the_machine(progress: float) -> None:
+    case = two_advances(2)
+    hold_equal(case._replace(steps=[cast(int, progress), 52]))
+
+
+def store_at(timeout: float = 10.0) -> TcpStore:
+    socket = ScriptedSocket(Clock(), [], deque(), (0, OSError()))
+    with mock.patch.object(tcp_wire.socket, "create_connection", return_value=socket):
+        store = TcpStore("host", 1, timeout)
+    assert store.connection is not None
+    store.connection._wait_at_most(tcp_wire.SLICE)
+    return store
+
+
+TRAINED = trained(2, 0, 5, 50, 1)
+assert TRAINED.record is not None
+
+
+def decided(**changed: Any) -> RankState:
+    """With another decision in the store, and known."""
+    record = replace(TRAINED.record, **changed)
+    return replace(TRAINED, record=record, register=encode_record(record))
+
+
+NOT_PREPARED: dict[str, RankState] = {
+    "it is not training": replace(TRAINED, phase=READY),
+    "nothing is decided": replace(TRAINED, record=None),
+    "another decided it": replace(TRAINED, record=replace(TRAINED.record, by=0)),
+    "somebody is not there": replace(TRAINED, rules=Rules(3)),
+    "its steps are no whole number": replace(TRAINED, progress=cast(int, 50.0)),
+    "it has more steps than can be": replace(TRAINED, progress=HIGHEST + 1),
+    "it has less than none": replace(TRAINED, progress=-1),
+    "somebody is behind": decided(behind=(Behind(1, 49),)),
+    "somebody is admitted": decided(admit=(1,)),
+    "no number comes after it": decided(iteration=HIGHEST),
+    "it looks again after 99 ms": replace(TRAINED, rules=Rules(2, heartbeat_interval=528)),
+}
+
+
+@pytest.mark.parametrize("why", NOT_PREPARED)
+def test_nothing_is_prepared_for_other_states(why: str) -> None:
+    later = replace(TRAINED, rules=Rules(2, heartbeat_interval=536))  # it looks after 100 ms
+    for state in (TRAINED, later):
+        assert prepare(store_at(), JOB, state, None) is not None
+    assert prepare(store_at(), JOB, NOT_PREPARED[why], None) is None
+
+
+def test_nothing_is_prepared_for_other_stores() -> None:
+    assert prepare(MemoryStore("ordinary"), JOB, TRAINED, None) is None
+    assert prepare(store_at(tcp_wire.SLICE * 0.9), JOB, TRAINED, None) is None
+    assert prepare(store_at(tcp_wire.SLICE), JOB, TRAINED, None) is not None
+
+
+@pytest.mark.parametrize("why", ["it is not training", "nothing is decided"])
+def test_nothing_is_sent_for_who_came_to_another_state(why: str) -> None:
+    store = store_at()
+    ordinary = prepare(store, JOB, TRAINED, None)
+    assert ordinary is not None
+    assert store.connection is not None
+    sent = cast(ScriptedSocket, store.connection._socket)
+    before = sent.sent
+    assert ordinary.advance(NOT_PREPARED[why], 51, 0, deque()) == ()
+    assert sent.sent == before

@@ -3,12 +3,13 @@
 import secrets
 from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 from authority.any_run import OWNER, STRANGER, A, run
 from folkmoot.authority.access import Access
 from folkmoot.authority.store.create import create_run
 from folkmoot.authority.store.genesis import Genesis, found
-from folkmoot.authority.store.kv import Store
+from folkmoot.authority.store.kv import Change, Store, Watch
 from folkmoot.authority.store.kv.memory import MemoryStore
 from folkmoot.authority.store.log import Log
 from folkmoot.authority.store.mail import Mail, Message, read_mail, write_mail
@@ -53,6 +54,36 @@ class Clock:
     def __call__(self) -> float:
         return self.now
 
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Telling(MemoryStore):
+    """A store that tells what a test says is `coming`, and nothing else."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.coming: list[Change] = []
+
+    def watch(self, key: str, numbered: str) -> Watch:  # type: ignore[override]
+        return _Told(self, key)
+
+
+class _Told:
+    def __init__(self, store: Telling, key: str) -> None:
+        self._store, self._key = store, key
+
+    def begin(self) -> bytes | None:
+        return self._store.get(self._key)
+
+    def numbered(self, wanted: bool) -> None: ...
+
+    def changes(self, seconds: float) -> list[Change] | None:
+        came, self._store.coming = self._store.coming, []
+        return came
+
+    def close(self) -> None: ...
+
 
 class RunInStore:
     """A store in memory with a run in it."""
@@ -69,7 +100,8 @@ class RunInStore:
 
     def log(self, identity: Identity, store: Store | None = None) -> Log:
         log = Log(store or self.store(), self.genesis, identity, self.clock)
-        log.begin()
+        with mock.patch("folkmoot.authority.store.log.time.sleep", self.clock.sleep):
+            log.begin()
         return log
 
     def post(self, identity: Identity, message: Message, log: Log) -> int:

@@ -50,17 +50,26 @@ def test_records_that_were_missed_are_fetched_and_checked() -> None:
 def test_without_a_way_to_it_a_record_counts_for_nothing() -> None:
     places, others = line(FIRST, 5), line(FIRST, 5, delay=2)
     chain = Chain(OF, FIRST)
-    for fetch in (nothing, fetch_from(*others), lambda version: b"garbage"):
-        with pytest.raises(Invalid):
+    for fetch in (nothing, fetch_from(*others)):
+        with pytest.raises(Unlinked):
             chain.follow(places[-1].data, fetch)
+    with pytest.raises(Invalid, match="not a signed value"):
+        chain.follow(places[-1].data, lambda version: b"garbage")
     assert chain.newest == FIRST
 
 
 def test_a_line_from_another_beginning_leads_nowhere() -> None:
     chain = Chain(OF, line(FIRST, 3)[-1])
     others = line(FIRST, 6, delay=2)
+    fetched: list[int] = []
+
+    def fetch(version: int) -> bytes | None:
+        fetched.append(version)
+        return others[version].data
+
     with pytest.raises(Unlinked):
-        chain.follow(others[-1].data, fetch_from(*others))
+        chain.follow(others[-1].data, fetch)
+    assert fetched == [5, 4]  # nothing that is older than what is known
 
 
 def test_what_is_old_is_put_aside_but_for_what_latecomers_need() -> None:

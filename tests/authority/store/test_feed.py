@@ -82,7 +82,7 @@ def test_a_letter_that_is_no_news_wakes_nobody(told: Told) -> None:
 def test_what_came_before_our_own_record_is_not_taken_for_news(told: Told) -> None:
     feed = begun(told, "our own")
     feed.moved(b"3 of ours")
-    told.coming = [[(None, b"2")], [(None, b"3 of ours")]]
+    told.coming = [[(None, b"1 again")], [(None, b"2")], [(None, b"3 of ours")]]
     assert not feed.wait_for_record(4, b"3 of ours", 0.5)
     assert feed.register() == b"3 of ours"
     told.coming = [[(None, b"4")]]
@@ -125,3 +125,31 @@ def test_who_no_longer_waits_for_letters_forgets_them(told: Told) -> None:
     assert not feed.wait_for_record(2, b"1", 0.5)
     assert feed.letters() == {}
     assert not feed.whole
+
+
+def test_our_own_record_is_not_waited_for_on_a_watch_that_began_after_it(told: Told) -> None:
+    feed = begun(told, "begun after it")
+    feed.moved(b"2 of ours")
+    told.coming, told.value = [None], b"3"
+    assert feed.wait_for_record(3, b"2 of ours", 0.5)
+    assert feed.register() == b"3"
+    told.coming = [[(None, b"4")]]
+    assert feed.wait_for_record(4, b"3", 0.5)
+    assert feed.register() == b"4"
+
+
+def test_who_waits_for_letters_again_reads_those_that_came_meanwhile(told: Told) -> None:
+    feed = begun(told, "again")
+    feed.attend(False)
+    feed.attend(True)
+    assert not feed.whole
+    assert feed.wait_for_letter(1, any_news, told.value, 1.0)  # to read it
+    feed.read_mailbox()
+    assert feed.whole
+
+
+def test_a_letter_that_is_withdrawn_is_none(told: Told) -> None:
+    feed = begun(told, "withdrawn")
+    told.coming = [[(7, None)]]
+    assert not feed.wait_for_letter(7, any_news, b"1", 0.5)
+    assert feed.letters() == {}

@@ -1,5 +1,6 @@
 """etcd loses members, all of them at once for a while, and answers: nothing happens twice."""
 
+import re
 import signal
 import subprocess
 import threading
@@ -8,12 +9,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
 from folkmoot.authority.store.kv import Change, Store, StoreError, StoreGone, Watch
 from folkmoot.authority.store.kv import etcd as etcd_module
 from folkmoot.authority.store.kv.etcd_cluster import Cluster, Unanswered
+from folkmoot.authority.store.kv.etcd_watch import EtcdWatch
 from folkmoot.authority.store.kv.open import open_store
 from support.certificates import LoopbackAuthority
 from support.etcd import ETCD, Etcd
@@ -229,6 +233,131 @@ def told(watch: Watch, least: int) -> list[Change]:
         assert new is not None
         changes += new
     return changes
+
+
+class Watched(Cluster):
+    """Knows the streams that it opened, and calls `first` before each."""
+
+    def __init__(self, url: str, first: Callable[[], object] = lambda: None) -> None:
+        host, _, port = url.removeprefix("etcd://").partition(":")
+        super().__init__([(host, int(port))], 10.0)
+        self.first, self.calls = first, list[Any]()
+
+    def open_watch(self, requests: Iterator[Any]) -> Any:
+        self.first()
+        self.calls.append(super().open_watch(requests))
+        return self.calls[-1]
+
+
+def watch_at(cluster: Cluster, prefix: str) -> EtcdWatch:
+    return EtcdWatch(cluster, f"{prefix}/key".encode(), f"{prefix}/numbered:".encode())
+
+
+def test_what_happens_between_the_read_and_the_watch_is_told(
+    etcd_url: str, store_prefix: str
+) -> None:
+    other = open_store(etcd_url, store_prefix)
+    cluster = Watched(etcd_url, lambda: (other.set("numbered:1", b"a"), other.set("key", b"2")))
+    watch = watch_at(cluster, store_prefix)
+    watch.numbered(True)  # before it begins, too
+    assert watch.begin() is None
+    assert sorted(told(watch, 2), key=str) == [(1, b"a"), (None, b"2")]
+    watch.numbered(False)
+    watch.numbered(True)  # the end of the one before is not its own
+    other.set("numbered:2", b"b")
+    other.set("key", b"3")
+    assert sorted(told(watch, 2), key=str) == [(2, b"b"), (None, b"3")]
+    watch.close()
+    cluster.close()
+    other.close()
+
+
+def test_a_watch_that_begins_anew_or_is_closed_ends_its_stream(
+    etcd_url: str, store_prefix: str
+) -> None:
+    cluster = Watched(etcd_url)
+    watch = watch_at(cluster, store_prefix)
+    for _ in range(2):
+        watch.begin()
+    first, second = cluster.calls
+    assert not first.is_active()
+    assert second.is_active()
+    watch.close()
+    assert not second.is_active()
+    cluster.close()
+
+
+def test_a_number_that_is_no_slot_is_passed_over(etcd_url: str, store_prefix: str) -> None:
+    """However long a name a stranger finds: Python reads no number of 5,000 digits."""
+    cluster, other = Watched(etcd_url), open_store(etcd_url, store_prefix)
+    watch = watch_at(cluster, store_prefix)
+    watch.begin()
+    watch.numbered(True)
+    address = etcd_url.removeprefix("etcd://")
+    etcdctl(address, "put", f"{store_prefix}/numbered:{'9' * 5000}", "letter")
+    other.set("numbered:1", b"letter")
+    assert told(watch, 1) == [(1, b"letter")]
+    etcdctl(address, "del", "--prefix", store_prefix)
+    watch.close()
+    cluster.close()
+    other.close()
+
+
+@pytest.mark.parametrize("which", ["key", "numbered:1"])
+def test_a_watch_of_what_etcd_has_forgotten_is_broken(tmp_path: Path, which: str) -> None:
+    """It would tell of nothing, and look like a store in which nothing happens."""
+    etcd = Etcd(tmp_path)
+    store = open_store(etcd.url, "job")
+    try:
+
+        def forget() -> None:
+            for number in range(3):
+                store.set(which, b"%d" % number)
+            revision = etcdctl(etcd.address("member0"), "get", "x", "--write-out=fields")
+            newest = re.search(r'"Revision" : (\d+)', revision)
+            assert newest is not None
+            etcdctl(etcd.address("member0"), "compact", newest[1])
+
+        cluster = Watched(etcd.url)
+        watch = watch_at(cluster, "job")
+        if which == "key":
+            cluster.first = forget
+            watch.begin()
+        else:
+            watch.begin()
+            forget()
+            watch.numbered(True)
+        deadline = time.monotonic() + 60
+        while (changes := watch.changes(1.0)) is not None:
+            assert changes == []
+            assert time.monotonic() < deadline
+        cluster.first = lambda: None
+        assert watch.begin() == store.get("key")
+        assert watch.changes(0.0) == []
+        watch.close()
+        cluster.close()
+    finally:
+        store.close()
+        etcd.stop()
+
+
+def test_a_stream_that_its_member_ends_is_broken(etcd_url: str, store_prefix: str) -> None:
+    class Ended(Watched):
+        def open_watch(self, requests: Iterator[Any]) -> Any:
+            super().open_watch(requests).cancel()
+            return grpc_call(())
+
+    cluster = Ended(etcd_url)
+    watch = watch_at(cluster, store_prefix)
+    watch.begin()
+    assert watch.changes(60.0) is None
+    cluster.close()
+
+
+def grpc_call(answers: tuple[Any, ...]) -> Any:
+    call = mock.MagicMock()
+    call.__iter__.side_effect = lambda: iter(answers)
+    return call
 
 
 def test_a_watch_whose_member_dies_begins_anew_at_another(three_members: Etcd) -> None:

@@ -6,19 +6,20 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from authority.any_run import OWNER, STRANGER, A, B, C, join, run
-from authority.store.store_run import RunInStore
+from authority.store.store_run import RunInStore, Telling
 from folkmoot.authority.access import Access
 from folkmoot.authority.store import keys
 from folkmoot.authority.store.chain import KEPT
 from folkmoot.authority.store.create import create_run
 from folkmoot.authority.store.kv import StoreError, StoreGone
 from folkmoot.authority.store.kv.memory import MemoryStore
-from folkmoot.authority.store.letters import HOLE_TIME, UNHURRIED
+from folkmoot.authority.store.letters import UNHURRIED
 from folkmoot.authority.store.log import AWAKE, Damaged, Log
 from folkmoot.authority.store.mail import write_mail
-from folkmoot.authority.store.record import SPAN, Step, first_record
+from folkmoot.authority.store.record import MAX_STEP, SPAN, Step, first_record
 from folkmoot.core.coordinator import Phase
 from folkmoot.core.coordinator import messages as m
+from folkmoot.host.signing import Identity
 
 
 def awake(held: RunInStore, *logs: Log) -> None:
@@ -27,6 +28,14 @@ def awake(held: RunInStore, *logs: Log) -> None:
         held.clock.now += AWAKE / 4
         for log in logs:
             log.look()
+
+
+def joined(held: RunInStore, maker: Log, follower: Log, *members: Identity) -> None:
+    """They join one after the other; one log makes the records, the other follows."""
+    for who in members:
+        held.post(who, join(who), maker)
+        maker.make(0.0)
+        follower.look()
 
 
 def sign_of_life(held: RunInStore, log: Log) -> None:
@@ -81,100 +90,6 @@ def test_of_two_who_make_a_record_one_wins_and_the_other_follows() -> None:
     assert b.make(0.0) is None  # nothing is left to do
 
 
-def test_signs_of_life_wait_for_company() -> None:
-    held = RunInStore()
-    a = held.log(A)
-    held.post(A, join(A), a)
-    a.make(0.0)
-    held.post(A, m.HealthCheck(A.public), a)
-    assert a.make(0.0) is None
-    held.post(B, join(B), a)
-    step = a.make(0.0)
-    assert step is not None
-    assert len(step.answers) == 2
-    held.post(A, m.HealthCheck(A.public), a)
-    assert a.make(0.0) is None
-    held.clock.now += UNHURRIED
-    assert a.make(0.0) is not None
-
-
-def test_a_hole_holds_up_nobody_and_is_given_up() -> None:
-    held = RunInStore()
-    a = held.log(A)
-    hole = held.store().add(keys.CLAIMED, 1)
-    held.post(A, join(A), a)
-    step = a.make(0.0)
-    assert step is not None
-    assert a.newest.mailbox.holes == (hole,)
-    assert a.make(0.0) is None
-    held.clock.now += HOLE_TIME
-    gave_up = a.make(0.0)
-    assert gave_up is not None
-    assert gave_up.place.record.given_up == (hole,)
-    assert a.newest.mailbox.holes == ()
-
-
-def test_a_letter_that_comes_into_a_hole_in_time_is_taken() -> None:
-    held = RunInStore()
-    a = held.log(A)
-    hole = held.store().add(keys.CLAIMED, 1)
-    held.post(A, join(A), a)
-    a.make(0.0)
-    held.store().set(keys.letter(hole), write_mail(B, held.genesis, hole, join(B)))
-    step = a.make(0.0)
-    assert step is not None
-    assert step.answers == {hole: None}
-
-
-def test_what_is_no_letter_is_passed_over() -> None:
-    held = RunInStore(allowed=[A, B])
-    a = held.log(A)
-    store = held.store()
-    bad = [
-        b"garbage",
-        bytes(300_000),
-        write_mail(STRANGER, held.genesis, 3, join(STRANGER)),
-        write_mail(A, held.genesis, 4, join(B)),
-        write_mail(A, held.genesis, 5, m.Pause()),
-        write_mail(A, held.genesis, 99, join(A)),
-    ]
-    for slot, data in enumerate(bad, 1):
-        store.set(keys.letter(store.add(keys.CLAIMED, 1)), data)
-        assert store.get(keys.letter(slot)) == data
-    good = held.post(A, join(A), a)
-    step = a.make(0.0)
-    assert step is not None
-    assert step.answers == {good: None}
-    assert step.place.record.given_up == tuple(range(1, len(bad) + 1))
-    assert held.log(B).newest == step.place
-
-
-@pytest.mark.parametrize("value", [b"garbage", b"0", b"7", b"999999999999999999", b"-3", b"9" * 40])
-def test_a_counter_that_somebody_spoiled_is_set_right(value: bytes) -> None:
-    held = RunInStore(min_clients=9)
-    a = held.log(A)
-    for who in (A, B):
-        held.post(who, join(who), a)
-    a.make(0.0)
-    held.store().set(keys.CLAIMED, value)
-    for _ in range(2):
-        slot = held.post(C, join(C), a)
-        step = a.make(0.0)
-        assert step is not None
-        assert step.answers == {slot: None}
-    assert len(a.newest.state.pending) == 3
-
-
-def test_a_slot_that_somebody_filled_is_left_to_them() -> None:
-    held = RunInStore()
-    a = held.log(A)
-    held.store().set(keys.letter(1), b"mine")
-    assert held.post(A, join(A), a) == 2
-    step = a.make(0.0)
-    assert step is not None
-    assert step.answers == {2: None}
-
-
 # The register.
 
 
@@ -205,10 +120,7 @@ def test_a_spoiled_register_is_put_right_and_told_of_once(
 ) -> None:
     held = RunInStore(min_clients=9)
     a, b = held.log(A), held.log(B)
-    for who in (A, B, C):
-        held.post(who, join(who), a)
-        a.make(0.0)
-        b.look()
+    joined(held, a, b, A, B, C)
     awake(held, a, b)
     newest = a.newest
     spoil(held, a)
@@ -217,6 +129,7 @@ def test_a_spoiled_register_is_put_right_and_told_of_once(
             assert log.look() == ([], False)
     assert a.newest == b.newest == newest
     assert held.log(STRANGER).newest == newest  # and whoever comes finds all it needs
+    assert held.store().get(keys.GENESIS) == held.genesis.data
     told = [r for r in caplog.records if "put back" in r.getMessage()]
     assert 1 <= len(told) <= 2
     sign_of_life(held, a)
@@ -229,10 +142,7 @@ def test_a_record_from_the_future_is_put_back_until_it_is_insisted_on(
 ) -> None:
     held = RunInStore(min_clients=9)
     a, b = held.log(A), held.log(B)
-    for who in (A, B):
-        held.post(who, join(who), a)
-        a.make(0.0)
-        b.look()
+    joined(held, a, b, A, B)
     before = b.newest
     a.clock.begin(before.time + 120_000)
     held.post(C, join(C), a)
@@ -246,6 +156,146 @@ def test_a_record_from_the_future_is_put_back_until_it_is_insisted_on(
     (step,), _ = b.look()
     assert step == jumped
     assert "ms ahead of our clock" in caplog.text
+
+
+def test_every_record_from_the_future_is_put_back_at_first() -> None:
+    held = RunInStore(min_clients=9)
+    a, b = held.log(A), held.log(B)
+    joined(held, a, b, A, B)
+    for _ in range(2):
+        before = b.newest
+        a.clock.begin(b.clock.now() + 120_000)
+        held.post(C, join(C), a)
+        assert a.make(0.0) is not None
+        for _ in range(2):
+            assert b.look() == ([], False)
+            held.store().set(keys.RECORD, a.newest.data)
+        assert b.newest == before
+        b.look()
+        assert b.newest == a.newest
+
+
+def test_a_clock_that_is_far_off_makes_records_that_others_can_follow() -> None:
+    held = RunInStore(min_clients=9)
+    a, b = held.log(A), held.log(B)
+    held.post(A, join(A), a)
+    a.make(0.0)
+    for wrong, moves in ((a.newest.time + 2 * MAX_STEP, MAX_STEP), (-MAX_STEP, 0)):
+        before = a.newest.time
+        a.clock.begin(wrong)
+        held.post(B, join(B), a)
+        step = a.make(0.0)
+        assert step is not None
+        assert step.place.time == before + moves
+    assert held.log(C).newest == a.newest
+    for _ in range(3):
+        b.look()
+        held.store().set(keys.RECORD, a.newest.data)
+    assert b.newest == a.newest
+
+
+def test_a_record_that_was_made_and_lost_from_the_register_counts() -> None:
+    held = RunInStore(min_clients=9)
+    a, b = held.log(A), held.log(B)
+    held.post(A, join(A), a)
+    step = a.make(0.0)
+    held.store().set(keys.RECORD, b"garbage")
+    assert b.look() == ([step], False)
+    assert b.newest == a.newest
+    assert b.look() == ([], False)
+    assert held.store().get(keys.RECORD) == a.newest.data
+
+
+class Raced(MemoryStore):
+    """Somebody is quicker than who writes to the register."""
+
+    quicker: Callable[[], object] | None = None
+
+    def _race(self, key: str) -> None:
+        if key == keys.RECORD and self.quicker is not None:
+            quicker, self.quicker = self.quicker, None
+            quicker()
+
+    def set(self, key: str, value: bytes) -> None:
+        self._race(key)
+        super().set(key, value)
+
+    def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes | None:
+        self._race(key)
+        return super().compare_set(key, expected, desired)
+
+
+def test_who_mends_a_register_takes_nothing_back_that_was_made_meanwhile() -> None:
+    held = RunInStore(min_clients=9)
+    store = Raced(held.name)
+    a, b = held.log(A), held.log(B, store)
+    held.post(A, join(A), a)
+    a.make(0.0)
+    b.look()
+    held.store().set(keys.RECORD, b"garbage")
+
+    def mended_and_moved() -> None:
+        a.look()
+        sign_of_life(held, a)
+
+    store.quicker = mended_and_moved
+    b.look()
+    assert held.store().get(keys.RECORD) == a.newest.data
+    b.look()
+    assert b.newest == a.newest
+
+
+def test_a_store_that_lost_a_long_run_is_filled_for_latecomers() -> None:
+    held = RunInStore(min_clients=9)
+    a = held.log(A)
+    held.post(A, join(A), a)
+    a.make(0.0)
+    while a.newest.version < SPAN + 2:
+        sign_of_life(held, a)
+    awake(held, a)
+    emptied(held, a)
+    assert a.look() == ([], False)
+    assert held.log(B).newest == a.newest
+
+
+def test_who_is_awake_does_not_believe_another_history() -> None:
+    """All of it verifies, and it is longer: made by somebody alone, from the genesis on."""
+    held = RunInStore(min_clients=9)
+    a, store = held.log(A), held.store()
+    held.post(A, join(A), a)
+    a.make(0.0)
+    values = store._space.values
+    before = dict(values)
+    for _ in range(SPAN):
+        sign_of_life(held, a)
+    seen = dict(values)
+    values.clear()
+    values.update(before)
+    liar = held.log(STRANGER)
+    while liar.newest.version <= a.newest.version + KEPT:
+        sign_of_life(held, liar)
+    made = dict(values)
+    values.clear()
+    values.update(seen)
+    awake(held, a)
+    newest = a.newest
+    values.update(made)
+    assert a.look() == ([], False)
+    assert a.newest == newest
+    assert store.get(keys.RECORD) == newest.data
+
+
+def test_a_newcomer_does_not_begin_a_run_anew_whose_register_is_gone() -> None:
+    held = RunInStore()
+    a = held.log(A)
+    held.post(A, join(A), a)
+    a.make(0.0)
+    held.store().delete(keys.RECORD)
+    with pytest.raises(Damaged, match="it is gone"):
+        held.log(B)
+    assert held.store().get(keys.RECORD) is None
+    a.look()
+    assert held.log(B).newest == a.newest
 
 
 def test_an_early_call_does_not_wake_for_ever() -> None:
@@ -270,6 +320,8 @@ def test_old_keys_are_removed_and_latecomers_still_get_in() -> None:
     a.make(0.0)
     for _ in range(3 * SPAN):
         sign_of_life(held, a)
+        if a.newest.version == SPAN:
+            held.store().set(keys.ready(3), b"garbage")  # it is removed with the others
     assert a.newest.version == 3 * SPAN + 1
     late = held.log(C)
     assert late.newest == a.newest
@@ -279,14 +331,91 @@ def test_old_keys_are_removed_and_latecomers_still_get_in() -> None:
     for kind in ("ready", "mail", "snapshot"):
         kept = [key for key in left if key.startswith(kind)]
         assert len(kept) <= KEPT + 2, kept
+    while a.newest.version < 4 * SPAN:  # up to the next snapshot, which latecomers do not need
+        sign_of_life(held, a)
+    assert held.log(C).newest == a.newest
 
 
-def test_a_run_whose_newest_record_nobody_knows_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_newest_record_nobody_knows_says_so() -> None:
     held = RunInStore()
     held.store().set(keys.RECORD, b"garbage")
-    monkeypatch.setattr("folkmoot.authority.store.log.MENDING", 0.0)
     with pytest.raises(Damaged, match="nobody who knows it mends it"):
         held.log(A)
+
+
+# In a store that tells.
+
+
+def whole(log: Log) -> None:
+    """It is told of letters, and has read those that were there."""
+    log.look()
+    log.feed.attend(True)
+    log.letters.gather(log.feed, log.store, log.newest.mailbox)
+    assert log.feed.whole
+
+
+def test_a_record_of_ours_that_was_not_told_of_yet_is_not_mended(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    held = RunInStore()
+    a = held.log(A, Telling(held.name))
+    whole(a)
+    data = write_mail(A, held.genesis, 1, join(A))
+    a.letters.note(1, data)
+    assert a.make(0.0) is not None
+    with caplog.at_level(logging.WARNING):
+        assert a.look() == ([], False)
+    assert caplog.messages == []
+
+
+def test_who_goes_over_to_another_line_reads_the_mailbox_again() -> None:
+    """Letters that were taken in the line it leaves lie there."""
+    held = RunInStore(min_clients=9)
+    store = Telling(held.name)
+    values = store._space.values
+    a, b = held.log(A), held.log(B, store)
+    before = dict(values)
+    held.post(A, join(A), a)
+    a.make(0.0)
+    whole(b)
+    assert b.newest == a.newest
+    values.clear()
+    values.update(before)
+    other = held.log(C)
+    for who in (B, C):
+        held.post(who, join(who), other)
+        other.make(0.0)
+    store.coming = [(None, other.newest.data)]
+    steps, skipped = b.look()
+    assert (len(steps), skipped) == (2, False)
+    assert b.newest == other.newest
+    assert not b.feed.whole
+
+
+def test_what_was_mended_is_looked_at_and_not_only_heard_of() -> None:
+    held = RunInStore()
+    store = Telling(held.name)
+    a = held.log(A, store)
+    whole(a)
+    held.store().set(keys.RECORD, b"garbage")
+    store.coming = [(None, b"garbage")]
+    assert a.look() == ([], False)
+    assert a.feed.register() == a.newest.data
+
+
+def test_who_begins_anew_reads_the_mailbox_again() -> None:
+    held = RunInStore(min_clients=9)
+    store = Telling(held.name)
+    a, sleeper = held.log(A), held.log(B, store)
+    whole(sleeper)
+    held.post(A, join(A), a)
+    a.make(0.0)
+    while a.newest.version <= KEPT:
+        sign_of_life(held, a)
+    store.coming = [(None, a.newest.data)]
+    assert sleeper.look() == ([], True)
+    assert sleeper.newest == a.newest
+    assert not sleeper.feed.whole
 
 
 # A winner that dies between any two of its steps.

@@ -2,9 +2,11 @@
 
 from collections import Counter
 
+from msgspec.structs import replace
+
 from authority.any_run import STRANGER, A, B, C, join
 from authority.store.store_run import after, begun, genesis
-from folkmoot.authority.store.turn import hold, pace, rank
+from folkmoot.authority.store.turn import LONGEST_LOOK, SHORTEST_LOOK, hold, look, pace, rank
 from folkmoot.core.coordinator import Coordinator, Phase
 
 MEMBERS = [A, B, C]
@@ -23,6 +25,16 @@ def test_each_has_a_place_of_its_own_and_strangers_come_last() -> None:
             assert sorted(rank(state, version, who.public) for who in MEMBERS) == [0, 1, 2]
             assert rank(state, version, STRANGER.public) == 3
     assert training.phase is Phase.Warmup
+
+
+def test_who_left_comes_last_and_leaves_no_gap() -> None:
+    state = three_joined(3)
+    for place, gone in enumerate(sorted(MEMBERS, key=lambda who: who.public)):
+        without = replace(state, epoch=replace(state.epoch, absent=(place,)))
+        left = [who for who in MEMBERS if who is not gone]
+        for version in range(50):
+            assert sorted(rank(without, version, who.public) for who in left) == [0, 1]
+            assert rank(without, version, gone.public) == 2
 
 
 def test_the_work_goes_round() -> None:
@@ -46,3 +58,11 @@ def test_letters_gather_for_as_long_as_a_record_takes_but_not_for_long() -> None
     assert 0 < pace(state) == pace(state, pace(state) / 2) < 0.01
     assert pace(state, 0.02) == 0.02
     assert pace(state, 5.0) == 0.1
+
+
+def test_who_does_not_wait_for_letters_looks_at_the_mailbox_now_and_then() -> None:
+    few = three_joined(3)
+    assert SHORTEST_LOOK / 2 <= look(few) <= SHORTEST_LOOK
+    client = few.epoch.clients[0]
+    many = replace(few, epoch=replace(few.epoch, clients=(client,) * 10_000))
+    assert LONGEST_LOOK / 2 <= look(many) <= LONGEST_LOOK

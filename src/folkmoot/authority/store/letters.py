@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -21,9 +22,11 @@ HOLE_TIME = 10.0
 # Slots that are looked at when the counter cannot be right.
 DOUBTFUL = 64
 # Signs of life change nothing for anybody: they wait for other letters, but no longer than so many
-# seconds, and than this part of the time after which one is missed. A record of very many would
-# hold up the next for as long as everybody checks their signatures.
+# seconds, and than this part of the time after which one is missed.
 UNHURRIED, PART = 1.0, 1 / 20
+# And so many at most go into one record. Very many would hold up what others wait for, in this
+# record and the next, for as long as everybody checks their signatures.
+SIGNS_AT_ONCE = 32
 
 
 class Letter(NamedTuple):
@@ -91,18 +94,30 @@ class Letters:
         """Letters in order, as many as fit, and slots to give up."""
         letters: list[tuple[Mail, Message]] = []
         given_up, size, now = [], 0, self._monotonic()
-        for slot in sorted(self._known):
+        for slot in sorted(self._known.keys() - self._for_later()):
             mail, message, _ = self._known[slot]
+            if message is None:
+                given_up.append(slot)
+                continue
             size += len(mail.data)
             if size > MAX_LETTERS:
                 break
-            if message is None:
-                given_up.append(slot)
-            else:
-                letters.append((mail, message))
+            letters.append((mail, message))
         old = [slot for slot, since in self._empty.items() if now - since >= HOLE_TIME]
         crowd = sorted(self._empty)[: max(len(self._empty) - MAX_HOLES // 2, 0)]
         return letters, sorted({*given_up, *old, *crowd})
+
+    def _for_later(self) -> set[int]:
+        """Signs of life that the next record leaves. It takes one of each sender before it takes
+        two of any, so that nobody who floods the mailbox keeps out the others."""
+        signs: list[tuple[int, int]] = []
+        of_sender: Counter[bytes] = Counter()
+        for slot in sorted(self._known):
+            message = self._known[slot].message
+            if isinstance(message, m.HealthCheck) and not _urgent(message):
+                of_sender[message.sender] += 1
+                signs.append((of_sender[message.sender], slot))
+        return {slot for _, slot in sorted(signs)[SIGNS_AT_ONCE:][-(MAX_HOLES // 2) :]}
 
     def discard(self, slot: int) -> None:
         """A letter that the run cannot take is no good, whatever it says."""
