@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from folkmoot.core.federation import messages as m
 from folkmoot.federated import wire
+from folkmoot.federated.coordinator import early
 from folkmoot.federated.coordinator.config import SecurityConfig
-from folkmoot.federated.coordinator.early import WORTH
 from folkmoot.federated.model_file.layout import encode_header, layout_of
 from folkmoot.federated.model_file.reader import digest_of
 from folkmoot.federated.names import CARRIED
@@ -31,8 +31,14 @@ from support.federation import (
     with_bucket,
 )
 
-SIZE = WORTH // 8
+SIZE = 1 << 19
 PATIENCE = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _worth_it(monkeypatch):
+    """Two updates of ours are just enough for a sum to begin early."""
+    monkeypatch.setattr(early, "WORTH", 2 * 4 * SIZE)
 
 
 def weights(number: int) -> dict[str, np.ndarray]:

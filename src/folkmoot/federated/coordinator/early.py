@@ -28,8 +28,8 @@ from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.transfer.uploads import ArrivingModel, Upload
 
 #: Bytes of updates from which it is worth a thread that is woken again and again: fewer are summed
-#: in a millisecond or two.
-WORTH = 4 << 20
+#: in a few milliseconds.
+WORTH = 64 << 20
 
 
 class Written(NamedTuple):

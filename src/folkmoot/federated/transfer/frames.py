@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 #: Bytes of a body that are read, hashed and written at once: they fit a core's second-level cache.
 PIECE = 1 << 18
@@ -58,19 +58,21 @@ def read_some(line: socket.socket, count: int) -> bytes:
     return got
 
 
-def reader(line: socket.socket) -> Callable[[memoryview], int]:
-    """`line.recv_into`; over TLS, which gives 16 KB at a time, without the calls in between."""
-    if not isinstance(line, ssl.SSLSocket):
-        return line.recv_into
-    read: Any = line.read
-    return lambda room: read(len(room), room)
+def reader(line: socket.socket) -> Callable[[int, memoryview], int]:
+    """What reads at most so many bytes of a line into a buffer.
+
+    Over TLS, which gives 16 KB at a time, without the calls in between.
+    """
+    if isinstance(line, ssl.SSLSocket):
+        return cast(Callable[[int, memoryview], int], line.read)
+    return lambda count, room: line.recv_into(room, count)
 
 
 def fill(line: socket.socket, piece: memoryview) -> None:
     """Read exactly what `piece` has room for."""
-    done, read = 0, reader(line)
-    while done < len(piece):
-        got = read(piece[done:])
+    done, size, read = 0, len(piece), reader(line)
+    while done < size:
+        got = read(size - done, piece[done:])
         if got == 0:
             raise ConnectionResetError("the line was closed")
         done += got

@@ -75,7 +75,7 @@ class Line:
         """Read something, at most what `room` holds."""
         while True:
             try:
-                got = self._read(room)
+                got = self._read(len(room), room)
             except (ssl.SSLWantReadError, BlockingIOError):
                 yield READ
             except ssl.SSLWantWriteError:
@@ -87,10 +87,10 @@ class Line:
 
     def receive_ready(self, room: memoryview) -> int:
         """Read what is there, at most what `room` holds; nothing when it would have to wait."""
-        done = 0
+        done, size, read = 0, len(room), self._read
         with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
-            while done < len(room):
-                got = self._read(room[done:])
+            while done < size:
+                got = read(size - done, room[done:])
                 if got == 0:
                     raise ConnectionResetError("the line was closed")
                 done += got

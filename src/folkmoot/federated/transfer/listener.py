@@ -22,9 +22,9 @@ from folkmoot.federated.transfer.lines import ANSWER, HELD, STALL, Life, Line, L
 from folkmoot.federated.transfer.transfers import Transfer
 from folkmoot.federated.wire import RequestRefused
 
-#: Bodies are encrypted, hashed and written without the interpreter's lock; more threads than this
-#: would wait for it.
-THREADS = min(4, os.cpu_count() or 1)
+#: Bodies are encrypted, hashed and written without the interpreter's lock, which is taken again for
+#: each record of 16 KB: a thread for each core would spend more on waking the others than it gains.
+THREADS = max(1, min(4, (os.cpu_count() or 1) // 2))
 #: Lines that are open at the same time.
 LINES = 4096
 #: Seconds for the handshake and the first request, and between two requests.
