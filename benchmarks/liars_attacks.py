@@ -1,27 +1,38 @@
 """What liars send, attack by attack: each is well-formed.
 
-A result that comes too late is not learnt, and its samples are owed; in a run such a client soon
-loses its place, here it keeps it."""
+A result that comes too late is not learnt, and its client loses its place, here for good: a run of
+one epoch."""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from folkmoot.learning.methods.distro import wire
 from liars_client import Client
 
+
+class Setting(NamedTuple):
+    """With which an attack is tried."""
+
+    bits: int = 1
+    """Of an amplitude: with one nobody can be loud."""
+    batch: int = 24
+    """Samples of a round: three of them have no tenth."""
+
+
 ATTACKS = {
-    "opposite": 1,
-    "random": 1,
-    "random × 16": 16,
-    "loud × 100": 16,
-    "constant": 1,
-    "copy of another's": 1,
-    "own old one": 1,
-    "a tenth of its share": 1,
-    "other data": 1,
-    "its result of the round before": 1,
-    "honest but too late": 1,
+    "opposite": Setting(),
+    "random": Setting(),
+    "random × 16": Setting(bits=16),
+    "loud × 100": Setting(bits=16),
+    "constant": Setting(),
+    "copy of another's": Setting(),
+    "own old one": Setting(),
+    "a tenth of its share": Setting(batch=80),
+    "other data": Setting(),
+    "its result of the round before": Setting(),
+    "honest but too late": Setting(),
 }
-"""And the bits of an amplitude with which each is tried: with one bit nobody can be loud."""
 
 
 def lie(
@@ -34,7 +45,7 @@ def lie(
         case "copy of another's":
             return honest[min(honest)]
         case "a tenth of its share":
-            return liar.train(step, first, 1)
+            return liar.train(step, first, max(liar.share // 10, 1))
         case "other data":
             return liar.train(step, first + 10_000_000)
         case "honest but too late":

@@ -64,6 +64,7 @@ class Table:
         run, epoch = Run(run_id="liars", config=config), Epoch(clients=places)
         self.state = Coordinator(run, Phase.RoundTrain, 0, epoch=epoch)
         self.clients, self.verdicts = clients, Counter[str]()
+        self.dropped = set[bytes]()  # who sent nothing and so lost its place
 
     @property
     def out(self) -> set[bytes]:
@@ -87,7 +88,7 @@ class Table:
     def audit(self, step: int, sent: Round_, good: set[bytes], auditor: Auditor) -> None:
         """In round `step`, of the results of two rounds before; others than the `good` pass each
         other."""
-        names, out = [c.name for c in self.clients], self.out
+        names, out = [c.name for c in self.clients], self.out | self.dropped
         absent = tuple(p for p, name in enumerate(names) if name in out)
         spans = (Span(0, len(names)),)
         rounds = [Round(h, h, _seed(h), spans, absent) for h in range(step - 2, step + 1)]

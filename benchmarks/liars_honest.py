@@ -9,7 +9,9 @@ from folkmoot.core.coordinator.assignment import Span
 from folkmoot.core.schedule import Constant
 from liars_authority import Auditor, Round_, Table
 from liars_client import Client, opened, witness
-from liars_play import BATCH, settle
+from liars_play import settle
+
+BATCH = 24
 
 
 def all_honest(files: tuple[Path, Path], rounds: int, audited: int) -> dict[str, float]:

@@ -9,12 +9,12 @@ import msgspec
 from folkmoot.core.coordinator.assignment import Share, Span
 from folkmoot.core.schedule import Cosine
 from folkmoot.learning.evaluate import Evaluation
-from liars_attacks import lie
+from liars_attacks import Setting, lie
 from liars_authority import Auditor, Round_, Table
 from liars_client import Client, opened, witness
 
-BATCH, ROUNDS, AUDITED = 24, 100, 100
-"""Samples of a round are shared out among those who train; per cent of the results are audited."""
+ROUNDS, AUDITED = 100, 100
+"""Per cent of the results are audited."""
 RATE = Cosine(base_lr=0.012, warmup_steps=5, total_steps=ROUNDS)
 
 
@@ -37,25 +37,25 @@ def play(
     liars: int,
     attack: str,
     screen: bool,
-    bits: int = 1,
+    setting: Setting,
     seed: int = 0,
 ) -> Outcome:
     data, held_out = (opened(path) for path in files)
-    clients = [Client(n, data, bits, 0, RATE) for n in range(honest + liars)]
+    clients = [Client(n, data, setting.bits, 0, RATE) for n in range(honest + liars)]
     good, bad = clients[:honest], clients[honest:]
     table, rounds, auditor = Table(clients, AUDITED), list[Round_](), Auditor()
     names = {c.name for c in good}
     ejected: dict[bytes, int] = {}
     lost = 0
     for step in range(ROUNDS):
-        here = [c for c in clients if c.name not in ejected]
+        here = [c for c in clients if c.name not in ejected and c.name not in table.dropped]
         if screen and step >= 2:
             table.audit(step, rounds[step - 2], names, auditor)
         sent: dict[bytes, bytes] = {}
         shares: dict[bytes, Share] = {}
         for n, c in enumerate(here):
-            c.share = BATCH // len(here)
-            first = seed * 1_000_000 + step * BATCH + n * c.share
+            c.share = setting.batch // len(here)
+            first = seed * 1_000_000 + step * setting.batch + n * c.share
             shares[c.name] = (Span(first, first + c.share),)
             made = lie(attack, c, step, first, sent) if c in bad else c.train(step, first)
             if made is not None:
@@ -67,6 +67,8 @@ def play(
             ejected[name] = step + 1
         rounds.append(Round_(sent, shares, kept))
         if step:
+            # Witnesses did not see its result of the round before; now it is accused of that.
+            table.dropped |= rounds[step - 1].shares.keys() - rounds[step - 1].payloads.keys()
             settle(here, rounds[step - 1], step - 1)
     loss = Evaluation(good[0].model, held_out, 128).finish(32).loss
     when = [ejected.get(c.name) for c in bad]

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 import results
-from liars_attacks import ATTACKS
+from liars_attacks import ATTACKS, Setting
 from liars_play import AUDITED, ROUNDS, Outcome, play
 
 SEEDS = 10
@@ -28,25 +28,27 @@ class Record:
     def __init__(self, path: Path, files: tuple[Path, Path]) -> None:
         self.path, self.files = path, files
 
-    def find(self, *key: object) -> Outcome | None:
-        """What was played before, by size, attack, whether screened, bits and seed."""
-        *what, seed = key
+    def find(
+        self, name: str, attack: str, screen: bool, setting: Setting, seed: int
+    ) -> Outcome | None:
+        """What was played before."""
+        wanted = [name, attack, screen, [*setting], ROUNDS, AUDITED, seed]
         for line in self.path.read_bytes().splitlines() if self.path.exists() else ():
             known, outcome = msgspec.json.decode(line, type=tuple[list[object], Outcome])
-            if known == [*what, ROUNDS, AUDITED, seed]:
+            if known == wanted:
                 return outcome
         return None
 
-    def play(self, name: str, attack: str, screen: bool, bits: int, seed: int) -> None:
-        if self.find(name, attack, screen, bits, seed):
+    def play(self, name: str, attack: str, screen: bool, setting: Setting, seed: int) -> None:
+        if self.find(name, attack, screen, setting, seed):
             return
         n, liars = SIZES[name]
-        outcome = play(self.files, n - liars, liars if attack else 0, attack, screen, bits, seed)
-        key = [name, attack, screen, bits, ROUNDS, AUDITED, seed]
+        outcome = play(self.files, n - liars, liars if attack else 0, attack, screen, setting, seed)
+        key = [name, attack, screen, setting, ROUNDS, AUDITED, seed]
         with self.path.open("ab") as file:
             file.write(msgspec.json.encode((key, outcome)) + b"\n")
         print(
-            f"{name}, {attack or 'honest alone'}, {bits} bits, screened {screen}, seed {seed}: "
+            f"{name}, {attack or 'honest alone'}, {setting}, screened {screen}, seed {seed}: "
             f"{outcome}",
             flush=True,
         )
@@ -56,10 +58,10 @@ class Record:
         for seed in range(seeds):
             for name in sizes:
                 for attack in attacks:
-                    bits = ATTACKS[attack]
-                    self.play(name, "", True, bits, seed)
+                    setting = ATTACKS[attack]
+                    self.play(name, "", True, setting, seed)
                     for screen in (True, False) if name == "1 of 4" else (True,):
-                        self.play(name, attack, screen, bits, seed)
+                        self.play(name, attack, screen, setting, seed)
 
     def compared(self, name: str, attack: str, screen: bool) -> Pairs:
         """Per cent above the honest clients alone, and the outcome, of every seed so far."""
@@ -90,7 +92,7 @@ def honest(record: Record) -> dict[str, dict[str, object]]:
     """The honest clients alone: their losses, and how much those differ by chance, in per cent."""
     rows: dict[str, dict[str, object]] = {}
     for name in SIZES:
-        found = (record.find(name, "", True, 1, seed) for seed in range(SEEDS))
+        found = (record.find(name, "", True, Setting(), seed) for seed in range(SEEDS))
         losses = [outcome.loss for outcome in found if outcome]
         if not losses:
             continue
