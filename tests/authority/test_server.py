@@ -233,6 +233,22 @@ async def test_a_long_message_of_a_stranger_is_not_looked_at(tmp_path: Path) -> 
         await raw.channel.close()
 
 
+async def test_what_only_members_may_say_counts_against_a_stranger_who_says_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Signed well or not: the machine looked at it in vain, and others waited."""
+    async with serving(tmp_path) as server, connected(server, A) as authority:
+        door, judged = server.service._admission, list[tuple[str, bool]]()
+        monkeypatch.setattr(door, "judge", lambda peer, refused: judged.append((peer, refused)))
+        refused = await authority.submit(m.HealthCheck(A.public))
+        assert refused is not None
+        assert refused.code == m.Reason.NotAMember.name
+        assert await authority.submit(join(A)) is None
+        assert await authority.submit(m.HealthCheck(A.public)) is None
+        assert [bad for _, bad in judged] == [False, True, False, False]
+        assert len({peer for peer, _ in judged}) == 1
+
+
 async def test_a_replay_is_not_worth_the_check_of_its_signature(tmp_path: Path) -> None:
     """What it is refused for tells what was looked at first."""
     async with serving(tmp_path) as server:

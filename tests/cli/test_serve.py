@@ -1,4 +1,4 @@
-"""`folkmoot serve` as a process: what it says of a folder that it cannot use."""
+"""`folkmoot serve` as a process: how to join what it serves, and what it cannot use."""
 
 import subprocess
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from folkmoot.authority.server.keeper import Keeper
 from folkmoot.core.coordinator import messages as m
 from folkmoot.runs.config import load_run
-from support.commands import FOLKMOOT, RUN_FILE
+from support.commands import FOLKMOOT, RUN_FILE, folkmoot, served
 
 
 def serve(file: Path, state: Path) -> "subprocess.CompletedProcess[str]":
@@ -38,3 +38,20 @@ def test_a_damaged_journal_is_not_a_new_run(tmp_path: Path) -> None:
         assert f"it is damaged at byte {at}" in said, ended.stderr
         assert "Restore it from a copy" in said
         assert journal.read_bytes() == damaged
+
+
+def test_the_line_to_join_by_names_a_host_a_port_and_the_run(tmp_path: Path) -> None:
+    """Who listens everywhere is found there by whoever pastes it, here as on another machine."""
+    file = tmp_path / "run.toml"
+    file.write_text(RUN_FILE)
+    with served(file, "0.0.0.0:0") as (address, process):
+        assert process.stdout
+        line = next(line for line in process.stdout if "join:" in line)
+        command, place, *rest = line.partition("join:  folkmoot ")[2].split()
+        assert command == "join"
+        host, _, port = place.rpartition(":")
+        assert host not in ("", "0.0.0.0")
+        assert port == address.rpartition(":")[2]
+        looked = folkmoot("status", place, *rest)
+        assert looked.exit_code == 0, looked.output
+        assert "moot: WaitingForMembers" in looked.output

@@ -1,6 +1,8 @@
 """`folkmoot simulate` says what it played, and fails with something to work on."""
 
-from folkmoot.simulate import replay
+import pytest
+
+from folkmoot.simulate import WorldReport, replay, worlds
 from folkmoot.simulate.federation.mutants import MUTANTS as FEDERATION_MUTANTS
 from folkmoot.simulate.mutants import broken
 from folkmoot.simulate.run.mutants import MUTANTS
@@ -51,3 +53,16 @@ def test_mutants_of_the_chosen_machine_are_caught_or_named() -> None:
     assert code == 1
     assert "a round closes with one update: caught after 1 seed" in text
     assert f"of {len(FEDERATION_MUTANTS)} mutants caught" in text
+
+
+def test_mutants_meet_the_worlds_that_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[int] = []
+
+    def play(world: str, seed: int) -> WorldReport:
+        played.append(seed)
+        return WorldReport(seed, 0)
+
+    monkeypatch.setattr(worlds, "play", play)
+    _, text = run("--world", "federation", "--mutants", "--start", "900", "--seeds", "2")
+    assert played == [900, 901] * len(FEDERATION_MUTANTS)
+    assert "survived 2 seeds" in text

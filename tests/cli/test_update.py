@@ -1,10 +1,6 @@
 """An edited run.toml: `serve` says what differs, `update` and `extend` change what may change."""
 
-import os
 import signal
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +10,7 @@ from folkmoot.core.coordinator import messages as m
 from folkmoot.host.blocking import blocking
 from folkmoot.runs.blocking import serve_run
 from folkmoot.runs.config import load_run
-from support.commands import FOLKMOOT, RUN_FILE, folkmoot
+from support.commands import RUN_FILE, folkmoot, served
 
 CONFIG = f"""{RUN_FILE}[model.data]
 type = "text"
@@ -38,26 +34,6 @@ def edit(file: Path, before: str, after: str) -> None:
     text = file.read_text()
     assert before in text
     file.write_text(text.replace(before, after))
-
-
-@contextmanager
-def served(file: Path) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
-    hear, tell = os.pipe()
-    words = [str(file), "--state", str(file.parent / "server"), "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(
-        [*FOLKMOOT, "serve", *words, f"--ready-fd={tell}"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        pass_fds=(tell,),
-    ) as process:
-        os.close(tell)
-        with os.fdopen(hear) as pipe:
-            address = pipe.read().strip()
-        try:
-            yield address, process
-        finally:
-            process.send_signal(signal.SIGTERM)
 
 
 def test_serve_says_loudly_what_was_edited_and_how_to_change_it(file: Path) -> None:
@@ -115,9 +91,10 @@ def test_a_run_is_extended_while_it_runs(file: Path) -> None:
         code, out = say("extend", *where, "--total-steps", "7")
         assert code == 0, out
         assert server.state.run.config.total_steps == 7
-        code, out = say("extend", *where, "--total-steps", "5")
-        assert code == 1
-        assert "the run trains until step 7 already" in out
+        for steps in ("7", "5"):
+            code, out = say("extend", *where, "--total-steps", steps)
+            assert code == 1
+            assert "the run trains until step 7 already" in out
 
 
 def test_only_its_owner_changes_a_run_and_a_mistyped_key_is_not_made(file: Path) -> None:

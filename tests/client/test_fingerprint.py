@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from folkmoot.client.places import ALL
 from folkmoot.core.config import all_broken
-from folkmoot.core.data_config import RemoteTokens
-from folkmoot.runs.control import update_run
+from folkmoot.core.data_config import RemoteTokens, TextFiles
+from folkmoot.runs.control import run_state, update_run
+from folkmoot.runs.create import create_run
 from folkmoot.runs.fingerprint import WrongData, fingerprinted
 from folkmoot.runs.join import join_run
 from folkmoot.runs.serve import serve_run
@@ -45,6 +46,24 @@ async def test_data_that_changed_under_a_run_is_told_and_updated(tmp_path: Path)
     (tmp_path / "corpus.txt").unlink()
     async with serve_run(run, tmp_path / "server") as server:
         assert not server.changes  # what is not here says nothing
+
+
+def test_what_was_known_of_other_data_says_nothing_of_what_cannot_be_read(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    known = fingerprinted(run)
+    (tmp_path / "corpus.txt").unlink()
+    assert fingerprinted(run, before=known) == known
+    other = replace(run, model=replace(run.model, data=TextFiles((str(tmp_path / "other.txt"),))))
+    assert fingerprinted(other, before=known) == other
+
+
+async def test_a_run_that_is_put_into_a_store_knows_its_data(
+    tmp_path: Path, tcp_store_url: str, store_prefix: str
+) -> None:
+    run = replace(make_run(tmp_path), run_id=store_prefix)
+    created = await create_run(run, tcp_store_url, tmp_path)
+    state = await run_state(created.url, run.run_id)
+    assert state.run == fingerprinted(run) != run
 
 
 async def test_data_that_the_server_hands_out_is_known_to_it(tmp_path: Path) -> None:

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from folkmoot.authority import Denied
+from folkmoot.authority.server import client
 from folkmoot.client import events
 from folkmoot.client.places import ALL
 from folkmoot.client.waiting import waits_for
 from folkmoot.core import coordinator
 from folkmoot.core.coordinator import messages as m
+from folkmoot.exchange.peer.address import Address, encode_address
 from folkmoot.host.event_log import Record
 from folkmoot.observe.narrator import Narrator
 from folkmoot.runs.join import join_run
@@ -47,7 +50,9 @@ async def test_a_client_says_that_nobody_listens_where_it_was_sent(tmp_path: Pat
     await asyncio.gather(joining, return_exceptions=True)
 
 
-async def test_a_client_says_what_it_does_and_waits_for_before_it_trains(tmp_path: Path) -> None:
+async def test_a_client_says_what_it_does_and_waits_for_before_it_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = make_run(tmp_path)
     async with serve_run(run, tmp_path / "server") as server:
         hear = Told()
@@ -59,10 +64,35 @@ async def test_a_client_says_what_it_does_and_waits_for_before_it_trains(tmp_pat
         said = [e.what for e in hear.all if isinstance(e, events.Doing)]
         assert any("opens the data" in what for what in said)
         assert any("it is compiled first" in what for what in said)
-        with pytest.raises(ValueError, match=r"another client on this machine uses .*client\.key"):
-            await join_run(server.address, "moot", tmp_path / "ana", trust=(ALL,))
+        key = tmp_path / "ana/client.key"
+        for other in ({"folder": key.parent}, {"folder": tmp_path / "bob", "key": key}):
+            with pytest.raises(ValueError, match=f"another client on this machine uses {key}"):
+                await join_run(server.address, "moot", **other, trust=(ALL,))
+        # As on another machine, where nobody sees that the file is in use.
+        copied = tmp_path / "copied.key"
+        copied.write_bytes(key.read_bytes())
+        monkeypatch.setattr(client, "TAKEN_PATIENCE", 0.0)
+        with pytest.raises(Denied, match="a client with this key takes part already, and stays"):
+            await join_run(server.address, "moot", tmp_path / "eve", key=copied, trust=(ALL,))
         joining.cancel()
         await asyncio.gather(joining, return_exceptions=True)
+
+
+async def test_a_client_says_that_it_reaches_none_of_those_who_are_there(tmp_path: Path) -> None:
+    run = make_run(tmp_path, min_clients=9)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))  # hears and never answers
+        silent = encode_address(Address((f"127.0.0.1:{taken.getsockname()[1]}",)))
+        async with serve_run(run, tmp_path / "server") as server:
+            there = m.Join(b"b" * 32, "moot", b"", silent)
+            assert await server.listening.keeper.submit(there) is None
+            hear = Told()
+            joining = asyncio.create_task(
+                join_run(server.address, "moot", tmp_path / "ana", trust=(ALL,), tell=hear)
+            )
+            await hear.doing("reached none of 1 clients that are there: is UDP let through")
+            joining.cancel()
+            await asyncio.gather(joining, return_exceptions=True)
 
 
 def test_what_is_waited_for_follows_from_the_state(tmp_path: Path) -> None:

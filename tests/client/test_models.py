@@ -10,6 +10,7 @@ import pytest
 from folkmoot.client import events, models
 from folkmoot.client.learner import Learner
 from folkmoot.client.models import Models
+from folkmoot.client.places import ANYWHERE, Places
 from folkmoot.core.coordinator.assignment import Span
 from folkmoot.core.coordinator.client import messages as c
 from folkmoot.core.coordinator.state import Checkpoint, CheckpointSource
@@ -22,7 +23,7 @@ from support.small_run import make_run
 class Joiner:
     """Loads models and keeps what was said. Another has the `agreed` model, and has stored it."""
 
-    def __init__(self, folder: Path, peer: Peer) -> None:
+    def __init__(self, folder: Path, peer: Peer, places: Places = ANYWHERE) -> None:
         run = make_run(folder, delay=0)
         self.peer, self.said = peer, list[msgspec.Struct]()
         self.other = Learner(run)
@@ -30,7 +31,7 @@ class Joiner:
         self.agreed = self.other.learn([worked.payload], 0)
         name = self.other.save(Bucket(str(folder / "kept")), 1, lambda: False)
         self.stored = f"{folder / 'kept'}/{name}"
-        self.models = Models(peer, Learner(run), folder, self._work, self.said.append)
+        self.models = Models(peer, Learner(run), folder, self._work, self.said.append, places)
 
     async def _work(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
@@ -60,6 +61,28 @@ async def test_a_model_with_another_hash_is_not_taken(
     assert "not the one that was agreed on" in refused.reason
     assert await joiner.load(CheckpointSource.Stored, joiner.agreed) == joiner.agreed
     assert joiner.sources() == ["storage"]
+
+
+async def test_no_model_is_read_where_its_owner_did_not_agree_to(tmp_path: Path) -> None:
+    """Of where the last checkpoint is, a client hears from its run alone, at any time."""
+    async with members(1) as (peer,):
+        for places, sources in ((Places(), []), (Places([str(tmp_path)]), ["storage"])):
+            joiner = Joiner(tmp_path, peer, places)
+            loaded = await joiner.load(CheckpointSource.Stored, joiner.agreed)
+            assert (loaded == joiner.agreed) is bool(sources)
+            assert joiner.sources() == sources
+            refused = [e.reason for e in joiner.said if isinstance(e, events.ModelNotLoaded)]
+            assert ["did not agree to" in why for why in refused] == [True] * (not sources)
+
+
+async def test_a_hidden_place_is_not_one_of_a_checkpoint(pair: tuple[Joiner, Peer]) -> None:
+    joiner, _ = pair
+    for name in ("..", ".ssh", ""):
+        joiner.stored = f"{joiner.stored.rpartition('/')[0]}/{name}"
+        assert await joiner.load(CheckpointSource.Stored, joiner.agreed) is None
+        refused = joiner.said.pop()
+        assert isinstance(refused, events.ModelNotLoaded)
+        assert "is not the place of a checkpoint" in refused.reason
 
 
 def wrong_part(liar: Peer, joiner: Joiner) -> None:

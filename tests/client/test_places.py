@@ -11,7 +11,15 @@ from authority.stranger import served
 from folkmoot.client.places import ANYWHERE, NotTrusted, Places
 from folkmoot.core.config import ConfigError
 from folkmoot.core.coordinator import Run, decode_run
-from folkmoot.core.data_config import MixtureConfig, MixturePart, RemoteTokens, TextFiles
+from folkmoot.core.data_config import (
+    MixtureConfig,
+    MixturePart,
+    ParquetFiles,
+    RemoteTokens,
+    TextFiles,
+    TokenFiles,
+)
+from folkmoot.core.model_config import HuggingFaceConfig
 from folkmoot.runs.join import join_run
 from folkmoot.runs.serve import serve_run
 from support.commands import FOLKMOOT, RUN_FILE
@@ -56,6 +64,14 @@ def test_a_run_id_does_not_lead_out_of_the_output_folder(tmp_path: Path) -> None
     assert [p.name for p in tmp_path.iterdir()] == ["deep"]
     with pytest.raises(ConfigError, match="run_id: must be a name"):
         decode_run(RUN_FILE.replace('"moot"', '"../moot"'))
+
+
+async def test_join_run_takes_no_run_id_that_is_a_path(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"run_id '\.\./moot': it must be a name of 1 to 64 letters"
+    ):
+        await join_run("127.0.0.1:1", "../moot", tmp_path / "client")
+    assert not (tmp_path / "client").exists()
 
 
 @pytest.mark.parametrize(
@@ -123,14 +139,28 @@ def test_everything_that_a_run_names_is_asked_about_at_once(tmp_path: Path) -> N
     parts = (
         MixturePart(1.0, TextFiles(("/a",), "/tokenizer.json")),
         MixturePart(1.0, RemoteTokens(("https://b/c",))),
+        MixturePart(1.0, TokenFiles(("/tokens.bin",))),
+        MixturePart(1.0, ParquetFiles(("/rows.parquet",))),
     )
     run = make_run(tmp_path, data=MixtureConfig(parts), checkpoint="s3://d", start="/e/step-1")
-    run = replace(run, model=replace(run.model, tokenizer="/f", held_out=TextFiles(("/g",))))
+    more = {"held_out": TextFiles(("/g",)), "architecture": HuggingFaceConfig(path="/h")}
+    run = replace(run, model=replace(run.model, tokenizer="/f", **more))
     with pytest.raises(NotTrusted) as asked:
         Places().localised(run)
-    for name in ("/a", "/tokenizer.json", "https://b/c", "s3://d", "/e", "/f", "/g"):
+    read = (
+        "/a",
+        "/tokenizer.json",
+        "https://b/c",
+        "/tokens.bin",
+        "/rows.parquet",
+        "/f",
+        "/g",
+        "/h",
+    )
+    for name in (*read, "s3://d", "/e"):
         assert f"--trust {name}" in str(asked.value)
-    ours = Places(["all"], {"/a": "/mine/a"}).localised(run)
+    ours = Places(["all"], {"/a": "/mine/a", "/h": "/mine/h"}).localised(run)
+    assert ours.model.architecture == HuggingFaceConfig(path="/mine/h")
     assert ours.model.data.parts[0].source.paths == ("/mine/a",)  # type: ignore[union-attr]
     assert ours.model.checkpoint == "s3://d", "others are told of it"
 
@@ -141,8 +171,9 @@ def alone(folder: Path, **changes: Any) -> Run:
     return run
 
 
-async def test_a_client_trains_and_stores_in_places_of_its_own(tmp_path: Path) -> None:
-    run = alone(tmp_path, data=TextFiles(("/nowhere/corpus.txt",)), checkpoint="/nowhere/kept")
+@pytest.mark.parametrize("kept", ["/nowhere/kept", "/nowhere/kept/"])
+async def test_a_client_trains_and_stores_in_places_of_its_own(tmp_path: Path, kept: str) -> None:
+    run = alone(tmp_path, data=TextFiles(("/nowhere/corpus.txt",)), checkpoint=kept)
     ours = {
         "/nowhere/corpus.txt": str(tmp_path / "corpus.txt"),
         "/nowhere/kept": str(tmp_path / "k"),

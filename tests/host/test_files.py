@@ -8,6 +8,7 @@ import pytest
 from folkmoot.host.files import StagedFile, read_text, write_atomically
 from folkmoot.host.journal import Journal
 from folkmoot.runs.config import load_run
+from folkmoot.runs.serve import read_keys
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -70,6 +71,6 @@ def test_a_full_disk_names_the_file(small_disk: Path) -> None:
 def test_a_file_that_is_not_utf8_is_named_with_the_byte(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_bytes('run_id = "caf\xe9"'.encode("latin-1"))
-    for read in (read_text, load_run):
+    for read in (read_text, load_run, read_keys):
         with pytest.raises(ValueError, match=r"run\.toml: byte 13 is not UTF-8 text"):
             read(file)

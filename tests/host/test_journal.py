@@ -112,6 +112,26 @@ def test_a_lost_sector_or_page_amid_the_records_is_an_error(tmp_path: Path) -> N
                 Journal(tmp_path / "j")
 
 
+def test_what_a_file_began_with_is_never_taken_for_a_cut_off_end(tmp_path: Path) -> None:
+    """A file comes into being whole: zeros among its first records are not what a crash left."""
+    written(tmp_path / "j", b"state", b"what followed")
+    file = written(tmp_path / "j")
+    whole = file.read_bytes()
+    last = START + frame_size(b"state")
+    for cut in (
+        START,
+        START + 1,
+        last - 1,
+        last,
+        last + 1,
+        last + frame_size(b"what followed") - 1,
+    ):
+        file.write_bytes(whole[:cut] + bytes(len(whole) - cut))
+        in_disorder(tmp_path / "j")
+    file.write_bytes(whole)
+    assert read(tmp_path / "j") == [b"state", b"what followed"]
+
+
 def test_a_file_that_was_cut_short_is_an_error(tmp_path: Path) -> None:
     records = [bytes([number]) * 1000 for number in range(1, 101)]
     file = written(tmp_path / "j", *records)

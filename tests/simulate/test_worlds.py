@@ -6,6 +6,8 @@
 import pytest
 
 from folkmoot.core.coordinator import messages as run_messages
+from folkmoot.core.coordinator.client import messages as c
+from folkmoot.core.coordinator.client.ledger import Result
 from folkmoot.core.federation import messages as federation_messages
 from folkmoot.core.machine import Refused, StateChanged
 from folkmoot.simulate import WORLDS, WorldReport, play
@@ -123,3 +125,17 @@ def test_a_machine_that_never_reaches_its_end_is_caught(
     assert report.violation is not None
     assert report.violation.startswith("it_finishes_once_faults_stop")
     assert report.transcript.splitlines()[1].startswith(name)
+
+
+def test_a_client_of_a_world_hears_of_its_own_result_after_a_crash(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As from its peers in a run: what it told before it forgot everything stands."""
+    client = next(node for node in WORLDS["run"](9).nodes if type(node) is ClientNode)
+    happened: list[c.Event] = []
+    monkeypatch.setattr(client, "happen", happened.append)
+    own = Result(0, 0, client.id, bytes(32), bytes(32), 1)
+    client.forget()
+    client.hear(own)
+    client.given_result(own)
+    assert happened == [c.Offered(own), c.Arrived(own, client.sketch(own))]

@@ -1,6 +1,11 @@
 """The command line: as a process, or quicker in this one."""
 
+import os
+import signal
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from click.testing import Result
@@ -23,3 +28,26 @@ checkpoint = "checkpoints"
 def folkmoot(*words: str | Path) -> Result:
     """What a command says and its exit code; an error that would be a traceback is raised."""
     return CliRunner().invoke(all_commands(), [str(word) for word in words], catch_exceptions=False)
+
+
+@contextmanager
+def served(
+    file: Path, listen: str = "127.0.0.1:0"
+) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """`folkmoot serve` as a process, ready: where it listens, and the process to read from."""
+    hear, tell = os.pipe()
+    words = [str(file), "--state", str(file.parent / "server"), "--listen", listen]
+    with subprocess.Popen(
+        [*FOLKMOOT, "serve", *words, f"--ready-fd={tell}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        pass_fds=(tell,),
+    ) as process:
+        os.close(tell)
+        with os.fdopen(hear) as pipe:
+            address = pipe.read().strip()
+        try:
+            yield address, process
+        finally:
+            process.send_signal(signal.SIGTERM)

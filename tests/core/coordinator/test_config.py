@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from folkmoot.core.config import ConfigError, all_broken
 from folkmoot.core.coordinator import Run, apply, create, decode, decode_run, encode
 from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.changes import same_work
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.core.schedule import Constant, Cosine, WarmupStableDecay
 
@@ -204,6 +206,16 @@ def test_every_configuration_that_passes_the_rules_can_be_encoded(config: dict[s
         assert effects == (m.refusal(m.Reason.BadConfig),)
     else:
         assert decode(encode(after)) == after
+
+
+def test_members_build_anew_for_another_model_or_delay_and_for_nothing_else() -> None:
+    old = run()
+    assert same_work(old, replace(old, config=replace(old.config, total_steps=9, min_clients=2)))
+    for changed in (
+        replace(old, config=replace(old.config, delay=old.config.delay + 1)),
+        replace(old, model=replace(old.model, lr=Constant(base_lr=1.0))),
+    ):
+        assert not same_work(old, changed)
 
 
 def test_an_update_is_held_to_the_rules_of_every_table() -> None:
