@@ -11,15 +11,18 @@ from solders.pubkey import Pubkey
 from folkmoot.authority import Authority
 from folkmoot.authority.access import Access
 from folkmoot.authority.open import open_authority
+from folkmoot.authority.server import client as server_client
 from folkmoot.authority.server.claims import Claims
 from folkmoot.authority.server.serve import Listening, listen
-from folkmoot.authority.solana import client, post
+from folkmoot.authority.solana import client as solana_client
+from folkmoot.authority.solana import post
 from folkmoot.authority.solana.account import read, state_of
 from folkmoot.authority.solana.create import RunOwner
 from folkmoot.authority.solana.effects import effects_between
 from folkmoot.authority.solana.instructions import PROGRAM_ID, coordinator_address
 from folkmoot.authority.solana.localnet.serve import Localnet, serving
 from folkmoot.authority.solana.place import Place
+from folkmoot.authority.store import client as store_client
 from folkmoot.authority.store.client import StoreAuthority
 from folkmoot.authority.store.create import create_run
 from folkmoot.authority.store.kv.open import open_store
@@ -30,6 +33,16 @@ from folkmoot.host.signing import Identity
 
 OWNER = Identity(b"o" * 32)
 OnEffect = Callable[[Effect, int], None]
+
+
+@contextmanager
+def patient() -> Iterator[None]:
+    """Clients and who keeps the run share one process: on a busy machine it is late for itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (server_client, store_client, solana_client):
+            patch.setattr(module, "SUBMIT_TIMEOUT", 120.0)
+        patch.setattr(post, "TIMEOUT", 60.0)
+        yield
 
 
 class RunKeeper(Protocol):
@@ -60,10 +73,11 @@ class ServerKeeper:
         cls, run: Run, folder: Path, on_effect: OnEffect, claims: Claims
     ) -> AsyncIterator[Self]:
         journal, access = folder / "run.journal", Access(owners=frozenset({OWNER.public}))
-        async with listen(
-            run, journal, "127.0.0.1:0", access, listener=on_effect, claims=claims
-        ) as listening:
-            yield cls(listening)
+        with patient():
+            async with listen(
+                run, journal, "127.0.0.1:0", access, listener=on_effect, claims=claims
+            ) as listening:
+                yield cls(listening)
 
     @property
     def state(self) -> Coordinator:
@@ -85,7 +99,7 @@ class StoreKeeper:
     async def keep(
         cls, run: Run, folder: Path, on_effect: OnEffect, claims: Claims
     ) -> AsyncIterator[Self]:
-        with cls.store(folder) as url:
+        with patient(), cls.store(folder) as url:
             store = open_store(url, run.run_id)
             create_run(store, run, Access(owners=frozenset({OWNER.public})), OWNER)
             store.close()
@@ -139,10 +153,7 @@ class SolanaKeeper:
     async def keep(
         cls, run: Run, folder: Path, on_effect: OnEffect, claims: Claims
     ) -> AsyncIterator[Self]:
-        # Clients and network share one process: on a busy machine it is late for itself.
-        with pytest.MonkeyPatch.context() as patient:
-            patient.setattr(post, "TIMEOUT", 60.0)
-            patient.setattr(client, "SUBMIT_TIMEOUT", 120.0)
+        with patient():
             async with serving(slot_seconds=0.1) as net:
                 owner = RunOwner(Place(run.run_id, (net.url,), PROGRAM_ID), OWNER)
                 await owner.create(run, True, 0, OWNER.public)
