@@ -45,11 +45,11 @@ class CountingStore:
         self._count([key])
         return self._store.compare_set(key, expected, desired)
 
-    def compare_set_and_set(
-        self, key: str, expected: bytes, desired: bytes, other: str, value: bytes
+    def compare_set_then_set(
+        self, key: str, expected: bytes, desired: bytes, others: Sequence[str], value: bytes
     ) -> bytes | None:
-        self._count([key, other])
-        return self._store.compare_set_and_set(key, expected, desired, other, value)
+        self._count([key, *others])
+        return self._store.compare_set_then_set(key, expected, desired, others, value)
 
     def compare_set_and_append(
         self,
@@ -63,7 +63,7 @@ class CountingStore:
         self._count([key, list_key, list_key])  # it is written and read
         got = self._store.compare_set_and_append(key, expected, desired, list_key, note, wakeup)
         if wakeup is not None:  # asked for along with the rest, and cancelled if it was not waited
-            self._count([wakeup.key, wakeup.then] if len(got) > 2 else [wakeup.key])
+            self._count([wakeup.key, wakeup.then] if len(got) > 2 and wakeup.then else [wakeup.key])
         return got
 
     def append(self, key: str, value: bytes) -> None:

@@ -29,15 +29,14 @@ class DyingStore:
     def clone(self):
         return DyingStore(self._store.clone())
 
-    def compare_set_and_set(self, key, expected, desired, wakeup, value):
+    def compare_set_then_set(self, key, expected, desired, others, value):
         found = self._store.compare_set(key, expected, desired)
         if key.endswith(keys.CONSENSUS) and found == desired:
             decided = read_record(desired, world)
             if decided.iteration == dies_at:
                 loop.say("dies", rank, len(decided.members), 0)
                 os.kill(os.getpid(), signal.SIGKILL)
-        self._store.set(wakeup, value)
-        return found
+        return self._store.compare_set_then_set(key, expected, desired, others, value)
 
 
 store = None if dies_at < 0 else DyingStore(open_store(os.environ["FOLKMOOT_STORE"]))

@@ -45,6 +45,7 @@ class _Process:
     def __init__(self, state: RankState) -> None:
         self.state = state
         self.request: Any = None
+        self.asked_at = 0
         self.held = ""
         self.heartbeat = b""
 
@@ -109,11 +110,21 @@ class IterationWords(Words):
     def apply(self, event: Event, now: int, seed: int) -> tuple[Effect, ...]:
         assert isinstance(event, _To)
         process = self.processes[event.name]
+        said = self._moments_later(now, seed)
         if event.event is None:
-            said = self._goes_on(process, now, seed)
+            said += self._goes_on(process, now, seed)
         else:
-            said = self._takes(process, event.event, now, seed)
+            said += self._takes(process, event.event, now, seed)
         return tuple(said + self._woken(now, seed))
+
+    def _moments_later(self, now: int, seed: int) -> list[Effect]:
+        """Who was not told for a moment that all go on as before waits for any decision."""
+        said: list[Effect] = []
+        for process in self.processes.values():
+            waits = isinstance(process.request, m.Wait) and process.state.as_before
+            if waits and now >= process.asked_at + machine.MOMENT:
+                said += self._takes(process, m.Answered((None,)), now, seed)
+        return said
 
     def _takes(self, process: _Process, event: Any, now: int, seed: int) -> list[Effect]:
         before = process.state
@@ -128,7 +139,7 @@ class IterationWords(Words):
         said: list[Effect] = []
         for effect in outcome.effects:
             if isinstance(effect, m.Request):
-                process.request = effect
+                process.request, process.asked_at = effect, now
             else:
                 said.append(effect)
             if isinstance(effect, m.Born):
@@ -231,9 +242,9 @@ def _asked(request: m.Request, before: Store, values: tuple[bytes | None, ...]) 
         case m.Arrive(key, expected, desired, arrived):
             first = _asked(m.CompareSet(key, expected, desired), before, values[:1])
             return f"{first}; {arrived} has {_text(values[1])}"
-        case m.Decide(key, expected, desired, wakeup):
+        case m.Decide(key, expected, desired, wakeups):
             first = _asked(m.CompareSet(key, expected, desired), before, values[:1])
-            return f"{first}; {wakeup} is set"
+            return "; ".join([first, *(f"{key} is set" for key in wakeups if values[1:])])
         case m.Add(key):
             return f"{key} counts {_text(values[0])}"
         case m.GetMany(names):

@@ -134,8 +134,10 @@ class Dying:
     def __getattr__(self, name):
         def request(*arguments):
             self.requests += 1
-            if self.requests == {request} and {when!r} == "within" and "_and_" in name:
-                self.store.compare_set(*arguments[:3])
+            if self.requests == {request} and {when!r} == "within" and "compare_set_" in name:
+                found = self.store.compare_set(*arguments[:3])
+                if "_then_" in name and found == arguments[2]:
+                    open({won!r}, "w").close()
             if self.requests == {request} and {when!r} == "waiting" and "_and_append" in name:
                 self.store.compare_set_and_append(*arguments[:5])
             if self.requests == {request} and {when!r} != "after":
@@ -162,17 +164,16 @@ def die_at_every_request(ranks: Ranks, requests: range) -> None:
                 rank,
                 loop(10**6, f"import os; {body}\n            if os.path.exists('{stop}'): break"),
             )
-    won = 0
+    won = ranks.folder / "won"
     for request in requests:
         for when in ("before", "within", "waiting", "after"):
-            ranks.run(1, DYING.format(request=request, when=when))
+            ranks.run(1, DYING.format(request=request, when=when, won=str(won)))
             code = ranks["rank-1"].wait(PATIENCE)
             assert code == -signal.SIGKILL, ranks.output("rank-1")
             ranks.kill("rank-1")
             before = ranks.newest()
             ranks.until(lambda before=before: ranks.newest() > before)
-            won += any(record.by == 1 for record in ranks.records(0))
-    assert won, "rank 1 decided nothing, so its death was no winner's"
+    assert won.exists(), "rank 1 decided nothing, so its death was no winner's"
     stop.touch()
     ranks.until_ended()
     audit(ranks, ranks.newest() + 1)

@@ -120,7 +120,7 @@ def increment_global_iteration(rank: Rank) -> Record | None:
     """Decide the next iteration, if everybody is there; the decision, also if another was first."""
     if rank.state.phase is Phase.Ready:
         record_iteration_for_rank(rank, rank.state.progress)
-    if isinstance(rank.request, m.Wait):  # look now instead
+    while isinstance(rank.request, m.Wait):  # look now instead
         rank.request = None
         rank.apply(m.Answered((None,)))
     rank.run(lambda: rank.state.phase is not Phase.Consensus or isinstance(rank.request, m.Wait))
@@ -129,9 +129,12 @@ def increment_global_iteration(rank: Rank) -> Record | None:
 
 def catch_up_restarting_rank(rank: Rank, seconds: float = 0.0) -> int:
     """Wait so long for a decision; the number of the newest, -1 before the first."""
-    if isinstance(rank.request, m.Wait):
-        wait, rank.request = rank.request, None
-        rank.apply(m.Answered(rank.ask(m.Wait(wait.key, round(seconds * 1000), wait.then))))
+    deadline = now_ms() + round(seconds * 1000)
+    while isinstance(wait := rank.request, m.Wait):
+        rank.request, left = None, max(deadline - now_ms(), 0)
+        # Without `then`: to be told that all go on as before, for a moment only.
+        ms = left if wait.then else min(left, wait.ms)
+        rank.apply(m.Answered(rank.ask(m.Wait(wait.key, ms, wait.then))))
     return rank.state.iteration
 
 

@@ -27,13 +27,13 @@ from folkmoot.authority.store.kv.open import open_store
 from folkmoot.authority.store.kv.prefix import PrefixStore
 from folkmoot.core.iteration import Record, apply, create, next_tick
 from folkmoot.core.iteration import messages as m
-from folkmoot.core.iteration.machine import READY, TRAINING, clear_global_iteration_ready
+from folkmoot.core.iteration.machine import MOMENT, READY, TRAINING, clear_global_iteration_ready
 from folkmoot.core.iteration.record import DEAD, LEFT, read_heartbeat
 from folkmoot.core.iteration.state import RankState
 from folkmoot.elastic import settings
 from folkmoot.elastic.errors import error_of
 from folkmoot.elastic.heartbeat import HeartbeatThread, now_ms
-from folkmoot.elastic.ordinary import MOMENT, OrdinaryAdvance, prepare
+from folkmoot.elastic.ordinary import OrdinaryAdvance, prepare
 from folkmoot.elastic.requests import ASK, PATIENCE, Values, ask_patiently
 from folkmoot.host.event_log import EventLog
 
@@ -161,12 +161,10 @@ class GlobalIteration:
         if not isinstance(after, RankState):
             return self._advance_by_steps(now, after, soon)
         self._state = after
-        assert after.record is not None
-        won = after.record.by == self.rank
-        if won:
+        if ordinary.won:
             heartbeat.do_later(clear_global_iteration_ready(after.target))
-        if self._logs:
-            self._log.write(m.Advanced(after.record, won))
+        if self._logs and after.record is not None:
+            self._log.write(m.Advanced(after.record, ordinary.won))
         return True
 
     def _advance_by_steps(

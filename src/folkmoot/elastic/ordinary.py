@@ -1,4 +1,4 @@
-"""The ordinary advance: everybody is there, nobody is silent, and the members are those before.
+"""The ordinary advance: everybody goes on as before, and nobody is silent.
 
 Nearly all advances are so, and with many ranks on few cores they cost the functions that they pass
 through (decision 164). So this is one short way from the loop to a TCPStore's socket and back.
@@ -19,15 +19,15 @@ from msgspec.structs import replace
 from folkmoot.authority.store.kv import Store
 from folkmoot.authority.store.kv import tcp_wire as wire
 from folkmoot.authority.store.kv.tcp import TcpStore
-from folkmoot.core.iteration import Record, apply
+from folkmoot.core.iteration import Record, apply, keys
 from folkmoot.core.iteration import messages as m
-from folkmoot.core.iteration.machine import TRAINING
+from folkmoot.core.iteration.machine import MOMENT, TRAINING
 from folkmoot.core.iteration.record import HEAD, HIGHEST, NOTE_END, encode_record, members_text
 from folkmoot.core.iteration.state import RankState
 from folkmoot.elastic.requests import Values
 
-# Milliseconds that the socket waits at once.
-MOMENT = round(1000 * wire.SLICE)
+# The socket waits as long at once as the machine does for others to go on as before.
+assert round(1000 * wire.SLICE) == MOMENT
 Events = deque[m.Silent | m.Beaten]
 _pack_size, _size_at = Struct("=Q").pack, Struct("=Q").unpack_from
 
@@ -47,8 +47,7 @@ def prepare(
         return None
     if len(record.members) < state.rules.world or record.behind or record.admit:
         return None
-    text = HEAD % (record.iteration, record.progress) + b"%d" % record.by
-    if state.register != text + members_text(encode_record(record)):
+    if state.register != encode_record(record):
         return None
     asked = _arrival(state)
     if asked.ms < MOMENT or not 0 <= progress <= HIGHEST or record.iteration >= HIGHEST:
@@ -70,40 +69,41 @@ class OrdinaryAdvance:
         end: int,
     ) -> None:
         last, progress, target = record.iteration, state.progress, record.iteration + 1
-        self._store, self._world, self._rank = store, state.rules.world, state.rank
+        self._store, self._world = store, state.rules.world
         self._lasts, self._targets, self._steps = map(_as_long, (last, target, progress))
         self._lasts = range(self._lasts.start, min(self._lasts.stop, end))
-        self._length = len(state.arrival)
+        self._lengths = len(state.arrival), len(state.register)
 
         # What the answers are compared with.
         self._members = members_text(state.register)
-        self._by_me = b"%d" % state.rank + self._members
-        self._by = {b"%d" % rank: rank for rank in range(self._world) if rank != state.rank}
         self._notes = {b"", *(b"[%d,%d" % (x.rank, x.incarnation) for x in record.members)}
         self._mine_size = _pack_size(len(asked.desired))
         self._most = len(state.register) + self._world * len(asked.note) + 256  # of an answer
 
         # What is sent, with gaps for the numbers.
-        names = asked.key, asked.arrived, asked.wakeup, asked.then
-        mine, listed, ready, register = (f"{job}/{name}".encode() for name in names)
+        names = asked.key, asked.arrived, asked.wakeup, keys.ready(target), keys.CONSENSUS
+        mine, listed, as_before, ready, register = (f"{job}/{name}".encode() for name in names)
         note = b"[%d,%d,%%d]," % (state.rank, state.incarnation)
-        on_list, wakeup = _key_gap(listed, target), _key_gap(ready, target)
+        on_list, wakeup = _key_gap(listed, target), _key_gap(as_before, target)
+        other_wakeup = _key_gap(ready, target)
         self._mine = b"%%d:%d:%%d" % state.incarnation
         self._arrive = _with_gaps(
             wire.compare_set(mine, state.arrival, asked.desired)
-            + (wire.append(listed, asked.note) + wire.read(listed) + wire.wait(ready)),
+            + (wire.append(listed, asked.note) + wire.read(listed) + wire.wait(as_before)),
             *((state.arrival, b"%b"), (asked.desired, self._mine)),
             *(on_list, (asked.note, note), on_list, wakeup),
         )
-        self._read = wire.read(register)
-        proposal = HEAD % (target, progress) + self._by_me
-        propose = wire.cancel_wait() + wire.compare_set(register, state.register, proposal)
-        # What it replaces may be by a rank with more digits: that size is put in with it.
-        self._propose, _, behind = propose.partition(_sized(state.register))
-        self._and_wake = _with_gaps(
-            behind + wire.set_acknowledged(ready, m.WOKEN), (proposal, b"%b"), wakeup, wakeup
+        proposal = HEAD % (target, progress) + self._members
+        self._propose = _with_gaps(
+            wire.cancel_wait() + wire.compare_set(register, state.register, proposal),
+            *((state.register, b"%b"), (proposal, b"%b")),
+        )
+        self._wake = _with_gaps(
+            wire.set_unanswered(as_before, m.WOKEN) + wire.set_acknowledged(ready, m.WOKEN),
+            *(wakeup, other_wakeup, other_wakeup),
         )
 
+        self.won = False  # whether the last of them was proposed by this rank
         # What was answered, and of the open request: what was sent and received.
         self._answered: tuple[Values, ...] = ()
         self._sent = self._got = b""
@@ -121,7 +121,8 @@ class OrdinaryAdvance:
             or (record is None or state.phase is not TRAINING or state.silent)
             or (record.iteration not in self._lasts or record.iteration + 1 not in self._targets)
             or (type(progress) is not int or progress not in self._steps)
-            or (progress < record.progress or len(state.arrival) != self._length)
+            or (progress < record.progress)
+            or (len(state.arrival), len(state.register)) != self._lengths
             or not store.busy.acquire(blocking=False)
         ):
             return ()
@@ -152,7 +153,7 @@ class OrdinaryAdvance:
         events: Events,
     ) -> RankState:
         last, target = record.iteration, record.iteration + 1
-        mine, head = self._mine % (last, progress), HEAD % (target, progress)
+        mine, register = self._mine % (last, progress), HEAD % (target, progress) + self._members
         request = self._arrive % (state.arrival, last, progress, target, progress, target, target)
         socket.sendall(request)
         self._sent = request
@@ -167,33 +168,23 @@ class OrdinaryAdvance:
         end = at + _size_at(got, at - 8)[0]
         listed = got[at:end]
         if listed.count(NOTE_END) < self._world:
-            # The wakeup, and what was decided.
+            # The wakeup: everybody goes on as before.
             if len(got) == end:
                 got = self._got = got + socket.recv(1)
-            if got[end:] != wire.STOP_WAITING:
+            if got[end:] != wire.STOP_WAITING or events:
                 raise _Unusual
-            socket.sendall(self._read)
-            self._sent = request + self._read
-            answer = socket.recv(self._most)
-            self._got = got + answer
-            size, register = answer[:8], answer[8:]
-            who = register[len(head) : -len(self._members)]
-            by = self._by.get(who, -1)
-            if by < 0 or register != head + who + self._members or events:
-                raise _Unusual
-            if size != _pack_size(len(register)):
-                raise _Unusual
+            self.won = False
         else:
             notes = listed.split(b",%d" % progress + NOTE_END)
             if len(got) != end or len(notes) != len(self._notes) or set(notes) != self._notes:
                 raise _Unusual
-            register, by = head + self._by_me, self._rank
             self._decide(socket, state.register, register, target, (mine, listed), events)
+            self.won = True
         return replace(
             state,
             arrival=mine,
             register=register,
-            record=Record(target, progress, record.members, (), (), by),
+            record=Record(target, progress, record.members, (), ()),
             target=target,
             progress=progress,
             since=now,
@@ -216,15 +207,21 @@ class OrdinaryAdvance:
         # From here on the arrival is answered, and the server waits for what this rank does not.
         self._answered, self._sent, self._got = (answered,), b"", b""
         self._store.waiting = True
-        request = self._propose + _sized(before) + self._and_wake % (proposal, target, target)
+        request = self._propose % (before, proposal)
         socket.sendall(request)
         self._sent = request
-        expected = wire.WAIT_CANCELED + _sized(proposal) + wire.THERE
-        for _ in range(3):  # as many answers
+        expected = wire.WAIT_CANCELED + _sized(proposal)
+        for _ in range(2):  # as many answers
             self._got += socket.recv(self._most)
             if len(self._got) >= len(expected) or not expected.startswith(self._got):
                 break
-        if self._got != expected or events:
+        if self._got != expected:
+            raise _Unusual
+        wake = self._wake % (target, target, target)
+        socket.sendall(wake)
+        self._sent = request + wake
+        self._got += socket.recv(1)
+        if self._got != expected + wire.THERE or events:
             raise _Unusual
         self._store.waiting = False
 
@@ -247,8 +244,9 @@ def _sized(text: bytes) -> bytes:
 
 
 def _key_gap(key: bytes, number: int) -> tuple[bytes, bytes]:
-    """A key that ends with a number, as it lies on the wire, and with a gap there."""
-    return b"/" + key, _plain(b"/" + key.removesuffix(b"%d" % number)) + b"%d"
+    """A key in which that number stands last, as it lies on the wire, and with a gap there."""
+    before, _, behind = key.rpartition(b"%d" % number)
+    return b"/" + key, _plain(b"/" + before) + b"%d" + _plain(behind)
 
 
 def _with_gaps(request: bytes, *gaps: tuple[bytes, bytes]) -> bytes:

@@ -43,7 +43,7 @@ ASK: dict[type, Callable[..., Values]] = {
     CompareSet: lambda s, r: (s.compare_set(r.key, r.expected, r.desired),),
     Add: lambda s, r: (b"%d" % s.add(r.key, r.amount),),
     Arrive: _arrive,
-    Decide: lambda s, r: (s.compare_set_and_set(r.key, r.expected, r.desired, r.wakeup, WOKEN),),
+    Decide: lambda s, r: (s.compare_set_then_set(r.key, r.expected, r.desired, r.wakeups, WOKEN),),
     GetMany: lambda s, r: tuple(s.get_many(r.keys)),
     Wait: lambda s, r: (s.wait(r.key, r.ms / 1000, r.then),),
     Set: lambda s, r: (s.set(r.key, r.value),),

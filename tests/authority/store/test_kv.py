@@ -88,17 +88,20 @@ def test_compare_set_of_a_missing_key_stores_nothing(store: Store) -> None:
     assert store.get("key") is None
 
 
-def test_compare_set_and_set_sets_however_the_comparison_went(store: Store) -> None:
-    assert store.compare_set_and_set("mine", b"", b"1", "wakeup", b"a") == b"1"
-    assert store.get_many(["mine", "wakeup"]) == [b"1", b"a"]
-    assert store.compare_set_and_set("mine", b"", b"2", "wakeup", b"b") == b"1"
-    assert store.compare_set_and_set("mine", b"1", b"2", "wakeup", b"c") == b"2"
-    assert store.compare_set_and_set("none", b"1", b"2", "wakeup", b"d") is None
-    assert store.get_many(["mine", "none", "wakeup"]) == [b"2", None, b"d"]
+def test_compare_set_then_set_sets_the_others_if_the_key_is_as_desired(store: Store) -> None:
+    assert store.compare_set_then_set("mine", b"", b"1", ["a", "b"], b"x") == b"1"
+    assert store.get_many(["mine", "a", "b"]) == [b"1", b"x", b"x"]
+    assert store.compare_set_then_set("mine", b"", b"2", ["a"], b"y") == b"1"
+    assert store.compare_set_then_set("none", b"1", b"2", ["a"], b"y") is None
+    assert store.get_many(["mine", "none", "a"]) == [b"1", None, b"x"]
+    # Whoever made it so: who is told of it does not know.
+    assert store.compare_set_then_set("mine", b"", b"1", ["a"], b"z") == b"1"
+    assert store.get("a") == b"z"
     long = b"x" * 300_000  # etcd is not asked to compare so much
-    assert store.compare_set_and_set("mine", b"2", long, "wakeup", b"e") == long
-    assert store.compare_set_and_set("mine", long, b"3", "wakeup", b"f") == b"3"
-    assert store.get_many(["mine", "wakeup"]) == [b"3", b"f"]
+    assert store.compare_set_then_set("mine", b"1", long, ["a"], b"e") == long
+    assert store.compare_set_then_set("mine", long, b"3", ["b"], b"f") == b"3"
+    assert store.compare_set_then_set("mine", long, b"4", ["b"], b"g") == b"3"
+    assert store.get_many(["mine", "a", "b"]) == [b"3", b"e", b"f"]
 
 
 def test_compare_set_and_append_appends_however_the_comparison_went(store: Store) -> None:
@@ -166,7 +169,7 @@ def test_wait_with_a_wakeup_gives_what_it_is_set_for(store: Store) -> None:
     with ThreadPoolExecutor(1) as thread:
         other = store.clone()
         waiting = thread.submit(other.wait, "wakeup", 60, "value")
-        assert store.compare_set_and_set("value", b"old", b"new", "wakeup", b"1") == b"new"
+        assert store.compare_set_then_set("value", b"old", b"new", ["wakeup"], b"1") == b"new"
         assert waiting.result(60) == b"new"
         other.close()
     store.set("value", b"newer")
@@ -188,6 +191,8 @@ def test_who_appends_waits_for_a_wakeup_if_that_is_worth_it(store: Store) -> Non
 
     found = append(b"", b"1", 0.05, True)
     assert (found[0], found[2]) == (b"1", None)
+    nothing = Wakeup(lambda notes: True, "wakeup", 0.05, "")
+    assert other.compare_set_and_append("own", b"", b"1", "list", b"a,", nothing)[2] is None
     assert append(b"1", b"2", 60, False)[0] == b"2"
     assert other.get("value") == b"1"
     assert append(b"1", b"3", 60, True)[0] == b"2"  # it did not go well, so nothing is waited for
@@ -196,22 +201,26 @@ def test_who_appends_waits_for_a_wakeup_if_that_is_worth_it(store: Store) -> Non
     store.set("wakeup", b"1")
     assert other.wait("another", 0.05) is None
     assert append(b"3", b"4", 60, False)[0] == b"4"
-    assert other.compare_set_and_set("value", b"1", b"2", "wakeup", b"1") == b"2"
+    assert other.compare_set_then_set("value", b"1", b"2", ["wakeup"], b"1") == b"2"
     assert append(b"4", b"5", 60, True)[::2] == (b"5", b"2")
     assert other.get_many(["mine", "value"]) == [b"5", b"2"]
     other.close()
 
 
-def test_a_wakeup_that_is_set_later_ends_the_wait_behind_a_list(store: Store) -> None:
+@pytest.mark.parametrize(("then", "value"), [("value", b"new"), ("", b"")])
+def test_a_wakeup_that_is_set_later_ends_the_wait_behind_a_list(
+    store: Store, then: str, value: bytes
+) -> None:
     with ThreadPoolExecutor(1) as thread:
         other, heard = store.clone(), threading.Event()
-        wakeup = Wakeup(lambda notes: not heard.set(), "wakeup", 60, "value")
+        wakeup = Wakeup(lambda notes: not heard.set(), "wakeup", 60, then)
         waiting = thread.submit(
             other.compare_set_and_append, "mine", b"", b"1", "list", b"a,", wakeup
         )
         assert heard.wait(60)
-        assert store.compare_set_and_set("value", b"", b"new", "wakeup", b"1") == b"new"
-        assert waiting.result(60)[::2] == (b"1", b"new")
+        assert store.compare_set_then_set("value", b"", b"new", ["wakeup"], b"1") == b"new"
+        assert waiting.result(60)[::2] == (b"1", value)
+        assert other.get("value") == b"new"
         other.close()
 
 

@@ -481,7 +481,7 @@ def test_an_etcd_with_users_wants_a_name_and_a_password(tmp_path: Path) -> None:
         assert store.add("count", 1) == 1
         # An only member answers before it has written (before 3.5.5, its issue 14370); when it
         # answers the next request, it has.
-        store.set("behind", b"")
+        store.set("behind", b"1")
         # Its tokens do not survive a restart; the connection does.
         etcd.kill("member0")
         etcd.start("member0")

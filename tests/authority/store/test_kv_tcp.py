@@ -21,7 +21,9 @@ OPERATIONS: dict[str, Callable[[Store], object]] = {
     "set": lambda store: store.set("key", b"1"),
     "add": lambda store: store.add("count", 1),
     "compare_set": lambda store: store.compare_set("key", b"1", b"2"),
-    "compare_set_and_set": lambda store: store.compare_set_and_set("key", b"1", b"2", "b", b"1"),
+    "compare_set_then_set": lambda store: store.compare_set_then_set(
+        "key", b"1", b"2", ["b"], b"1"
+    ),
     "compare_set_and_append": lambda store: store.compare_set_and_append("k", b"", b"2", "p", b"1"),
     "append": lambda store: store.append("key", b"1"),
     "wait": lambda store: store.wait("never", 0.2),
@@ -187,7 +189,7 @@ def test_the_other_server_of_torch_is_understood() -> None:
         Wakeup(lambda listed: True, "wakeup", 60, "k"),
     )
     assert store.compare_set_and_append("k", b"", b"1", "p", b"a,", first) == (b"1", b"a,")
-    assert store.compare_set_and_set("k", b"1", b"2", "wakeup", b"1") == b"2"
+    assert store.compare_set_then_set("k", b"1", b"2", ["wakeup"], b"1") == b"2"
     woken = store.compare_set_and_append("k", b"2", b"3", "p", b"b,", later)
     assert woken == (b"3", b"a,b,", b"3")
     many = [f"many {i}" for i in range(9)]

@@ -33,7 +33,7 @@ def test_three_ranks_start_one_is_started_again_and_one_dies() -> None:
 
 def test_three_ranks_suspect_each_other_over_two_iterations() -> None:
     verdict = check(Bounds(3, iterations=2, restarts=0, crashes=0, begun=True, split=False))
-    assert verdict.states > 50_000
+    assert verdict.states > 40_000
 
 
 def test_two_ranks_one_is_started_again_between_any_two_operations() -> None:
@@ -86,6 +86,8 @@ FOUND = {
     "an arrival counts without its process": (Bounds(2), "is proposed, and there were"),
     "any decision wakes": (Bounds(2), "takes part in iteration 0 again"),
     "the newest decision is deleted": (Bounds(2), "the newest decision is deleted"),
+    "all go on as before": (Bounds(2, 3), "which was not decided"),
+    "a proposal wakes": (Bounds(2, 3), "which was not decided"),
     "nobody is admitted": (Bounds(3, 5, 0, 0), "is alive and is starved"),
     "only the winner wakes": (Bounds(2, restarts=0), "nobody ever goes on"),
     "nobody is silent": (Bounds(2, restarts=0), "nobody ever goes on"),
@@ -109,7 +111,7 @@ def test_a_winner_that_dies_before_it_wakes_the_others_is_the_shortest_story() -
         verdict = explore(Ranks(Bounds(2, 1, 0, 1, begun=True)))
     assert verdict.story[-2:] == (
         "rank 0, process 1: compares and sets global_iteration_barrier:consensus to"
-        ' {"iteration":0,"progress":0,"by":0,"members":[[0,1]],"behind":[],"admit":[]} (done)',
+        ' {"iteration":0,"progress":0,"members":[[0,1]],"behind":[],"admit":[]} (done)',
         "faults: stop; 1 have died",
     )
 

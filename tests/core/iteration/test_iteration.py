@@ -56,21 +56,21 @@ def test_what_is_no_arrival_is_none(text: bytes | None) -> None:
 
 
 def test_a_record_is_read_as_it_was_written_and_only_for_its_world() -> None:
-    record = decision(7, (Note(2, 3, 9), Note(0, 1, 5)), (1,), 2)
-    assert record == Record(7, 9, (Member(0, 1), Member(2, 3)), (Behind(0, 5),), (1,), 2)
+    record = decision(7, (Note(2, 3, 9), Note(0, 1, 5)), (1,))
+    assert record == Record(7, 9, (Member(0, 1), Member(2, 3)), (Behind(0, 5),), (1,))
     assert read_record(encode_record(record), 3) == record
     assert read_record(encode_record(record), 2) is None
 
 
 @given(st.dictionaries(st.integers(0, 5), st.integers(0, 3), min_size=1))
 def test_a_record_has_the_processes_that_are_its_members(members: dict[int, int]) -> None:
-    record = decision(0, [Note(rank, number, 0) for rank, number in members.items()], (), 0)
+    record = decision(0, [Note(rank, number, 0) for rank, number in members.items()], ())
     for rank in range(6):
         for incarnation in range(4):
             assert record.has(rank, incarnation) == (members.get(rank) == incarnation)
 
 
-GOOD = b'{"iteration":0,"progress":0,"by":0,"members":[[0,1]],"behind":[],"admit":[]}'
+GOOD = b'{"iteration":0,"progress":0,"members":[[0,1]],"behind":[],"admit":[]}'
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,7 @@ GOOD = b'{"iteration":0,"progress":0,"by":0,"members":[[0,1]],"behind":[],"admit
         GOOD.replace(b"[[0,1]]", b"[[0,-1]]"),
         GOOD.replace(b'"behind":[]', b'"behind":[[3,0]]'),
         GOOD.replace(b'"admit":[]', b'"admit":[9]'),
-        GOOD.replace(b'"by":0', b'"by":3'),
-        GOOD.replace(b'"by":0', b'"by":0,"more":1'),
+        GOOD.replace(b'"progress":0', b'"progress":0,"more":1'),
         b"[" * 5000,
     ],
 )
@@ -219,7 +218,7 @@ GARBAGE = st.one_of(
     st.binary(min_size=1, max_size=40),
     st.builds(lambda a: bytes(a), st.builds(Arrival, st.integers(-1, 3), NUMBERS, NUMBERS)),
     st.builds(lambda b: bytes(b), st.builds(Heartbeat, NUMBERS, st.just("3"))),
-    st.builds(lambda n: encode_record(decision(n, (Note(0, 1, 0),), (1,), 0)), st.integers(0, 3)),
+    st.builds(lambda n: encode_record(decision(n, (Note(0, 1, 0),), (1,))), st.integers(0, 3)),
 )
 
 
@@ -267,7 +266,7 @@ RANKS = st.sets(st.integers(0, WORLD - 1), min_size=1)
 
 def arrived(last: set[int], target: int, silent: tuple[int, ...]) -> tuple[RankState, m.Arrive]:
     """Rank 0, process 1, as it asks to arrive after a decision with the ranks `last` and itself."""
-    record = decision(target - 1, [Note(rank, 1, 4) for rank in {0, *last}], (), 0)
+    record = decision(target - 1, [Note(rank, 1, 4) for rank in {0, *last}], ())
     state = RankState(
         Rules(WORLD), 0, Phase.Training, incarnation=1, register=encode_record(record),
         record=record, target=target - 1, silent=silent, arrival=bytes(Arrival(target - 2, 1, 3)),
@@ -283,7 +282,7 @@ def test_to_wait_in_the_same_breath_is_to_arrive_and_then_to_wait(
 ) -> None:
     target = 7
     state, request = arrived(last, target, tuple(silent))
-    found = decision(target + further, [Note(r, process, 5) for r in members], (), 1)
+    found = decision(target + further, [Note(r, process, 5) for r in members], ())
     listed = request.note if request.enough > 1 else b""
     for value in (None, b"garbage", encode_record(found)):
         at_once = machine.apply(state, m.Answered((request.desired, listed, value)), 20, 9)
@@ -295,6 +294,52 @@ def test_to_wait_in_the_same_breath_is_to_arrive_and_then_to_wait(
         assert at_once.state == later.state
         told = [e for e in at_once.effects if not isinstance(e, m.StateChanged)]
         assert told == [e for e in later.effects if not isinstance(e, m.StateChanged)]
+
+
+def last_to_arrive(notes: list[Note], silent: tuple[int, ...] = ()) -> Any:
+    """What rank 0 asks for next when it finds these notes besides its own, for iteration 7."""
+    state, request = arrived({0, 1, 2}, 7, silent)
+    listed = request.note + b"".join(map(encode_note, notes))
+    _, effects = machine.apply(state, m.Answered((request.desired, listed)), 20, 0)
+    return next(e for e in effects if isinstance(e, m.Request))
+
+
+def test_who_is_told_that_all_go_on_as_before_knows_the_decision_to_the_byte() -> None:
+    decided = last_to_arrive([Note(1, 1, 5), Note(2, 1, 5)])
+    assert decided.wakeups == ("global_iteration_ready:7:as_before", "global_iteration_ready:7")
+    state, request = arrived({0, 1, 2}, 7, ())
+    assert (request.wakeup, request.then) == (decided.wakeups[0], "")
+    told = machine.apply(state, m.Answered((request.desired, request.note, b"")), 20, 0)
+    assert told.state.phase is Phase.Training
+    assert told.state.register == decided.desired
+    assert told.state.record == read_record(decided.desired, WORLD)
+    assert m.Advanced(told.state.record, won=False) in told.effects
+
+
+@pytest.mark.parametrize(
+    "others", [[Note(1, 1, 4), Note(2, 1, 5)], [Note(1, 1, 5), Note(2, 1, 6)]], ids=str
+)
+def test_nobody_is_told_that_all_go_on_as_before_if_one_is_less_far(others: list[Note]) -> None:
+    decided = last_to_arrive(others)
+    assert isinstance(decided, m.Decide)
+    assert decided.wakeups == ("global_iteration_ready:7",)
+
+
+@pytest.mark.parametrize("last", [{0, 1}, {0}], ids=str)
+def test_who_may_be_missing_is_asked_about_where_it_was_decided(last: set[int]) -> None:
+    for ranks, silent in ((last, ()), ({0, 1, 2}, (2,))):
+        _, request = arrived(ranks, 7, silent)
+        assert (request.wakeup, request.then) == (machine.keys.ready(7), machine.keys.CONSENSUS)
+
+
+def test_who_is_not_told_for_a_moment_waits_for_any_decision_and_does_not_look_yet() -> None:
+    state, request = arrived({0, 1, 2}, 7, ())
+    assert request.ms == machine.MOMENT
+    waits = machine.apply(state, m.Answered((request.desired, request.note, None)), 20, 0)
+    (wait,) = (e for e in waits.effects if isinstance(e, m.Request))
+    assert isinstance(wait, m.Wait)
+    assert (wait.key, wait.then) == (machine.keys.ready(7), machine.keys.CONSENSUS)
+    assert wait.ms > machine.MOMENT
 
 
 def test_an_arrival_waits_for_the_wakeup_that_its_wait_would_wait_for() -> None:

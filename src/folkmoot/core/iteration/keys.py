@@ -4,6 +4,7 @@ global_iteration_world                  how many ranks there are, fixed by the f
 global_iteration_barrier:consensus      the newest decision; moves only by compare-and-set
 global_iteration_barrier:arrived:<n>    who has arrived: a list of notes
 global_iteration_ready:<n>              set when it is decided, to wake those who wait
+global_iteration_ready:<n>:as_before    the same, when everybody goes on as before: see `machine`
 global_iteration_counter                its number, for people and tools; nobody obeys it
 rank_<r>_last_iteration                 the iteration that a rank is done with: its arrival
 heartbeat_<r>                           moves while the rank lives
@@ -23,6 +24,10 @@ def arrived(iteration: int) -> str:
 
 def ready(iteration: int) -> str:
     return f"global_iteration_ready:{iteration}"
+
+
+def ready_as_before(iteration: int) -> str:
+    return f"global_iteration_ready:{iteration}:as_before"
 
 
 def last_iteration(rank: int) -> str:

@@ -16,9 +16,13 @@ The rules, in words:
 - So an older process counts in one case: it was a member, it has arrived, and what replaces it has
   not. That is as if it had been replaced a moment after the decision, which can always happen:
   the others find it lost, and the newer process is waited for in the iteration after.
-- Behind the proposal, in the same breath, those who wait are woken; they read what was decided
-  where it was decided. A winner that dies before it woke anybody holds up nobody: whoever finds a
-  decision wakes the others. The rest (show the number, clean up) nobody waits for.
+- A winner wakes those who wait; they read what was decided where it was decided. One that dies
+  before it woke anybody holds up nobody: whoever finds a decision wakes the others. The rest (show
+  the number, clean up) nobody waits for.
+- Most often everybody goes on **as before**: all ranks, by the same processes, all equally far. Who
+  has arrived can say what that decision will be, to the byte. So it has a wakeup of its own, which
+  is set only after the decision was made, by who found it made: who waits for that one, for a
+  moment, reads nothing. Else it waits as always.
 - Silence only lets others go on without a rank. A rank that finds itself left out arrives for the
   next iteration; whoever is alive and not there is **admitted**: the next iteration waits for it.
 - A rank stops when a newer process of it lives, when the store has lost what it knew, or when what
@@ -40,6 +44,7 @@ from folkmoot.core.iteration.record import (
     Arrival,
     Heartbeat,
     Note,
+    Record,
     count_notes,
     decision,
     encode_note,
@@ -54,6 +59,8 @@ from folkmoot.core.machine import Effect, Outcome, StateChanged, decoder
 from folkmoot.core.machine import encode as encode
 from folkmoot.core.table import Edge
 
+# Milliseconds that a rank waits to hear that everybody goes on as before, and reads nothing.
+MOMENT = 100
 # Keys of this many iterations stay for those who read late; they cost a few bytes each. A key that
 # a dying winner left is deleted with those of the iteration `KEPT` later.
 KEPT = 4
@@ -190,9 +197,25 @@ def record_iteration_for_rank(state: RankState) -> Step:
     note = encode_note(Note(state.rank, state.incarnation, state.progress))
     key, arrived = keys.last_iteration(state.rank), keys.arrived(state.target)
     enough = state.how_many_expected() - len(state.silent)
-    wait = keys.ready(state.target), _spread(state.rules, 167 * state.rank), keys.CONSENSUS
-    request = m.Arrive(key, state.arrival, desired, arrived, note, enough, *wait)
+    state = replace(state, as_before=_can_go_on_as_before(state))
+    wait = _wait(state, 167 * state.rank)
+    request = m.Arrive(
+        key, state.arrival, desired, arrived, note, enough, wait.key, wait.ms, wait.then
+    )
     return _ask(state, ARRIVAL, request)
+
+
+def _can_go_on_as_before(state: RankState) -> bool:
+    return is_member(state) and state.how_many_members() == state.rules.world and not state.silent
+
+
+def _wait(state: RankState, seed: int) -> m.Wait:
+    """What there is to wait for when nothing else is to be done."""
+    ms = _spread(state.rules, seed)
+    if state.as_before:
+        return m.Wait(keys.ready_as_before(state.target), min(ms, MOMENT))
+    wakeup = keys.SILENCE if state.deaf else keys.ready(state.target)
+    return m.Wait(wakeup, ms, keys.CONSENSUS)
 
 
 def get_active_ranks_for_coordination(
@@ -209,9 +232,19 @@ def increment_global_iteration(
 ) -> Step:
     """Propose the target iteration with those who are there, and wake those who wait for it."""
     admit = tuple(rank for rank in active if rank not in notes)
-    desired = encode_record(decision(state.target, notes.values(), admit, state.rank))
-    request = m.Decide(keys.CONSENSUS, state.register, desired, keys.ready(state.target))
-    return _ask(replace(state, proposal=desired), PROPOSAL, request)
+    desired = encode_record(decision(state.target, notes.values(), admit))
+    wakeups: tuple[str, ...] = (keys.ready(state.target),)
+    if _can_go_on_as_before(state) and desired == _as_before(state)[0]:
+        wakeups = keys.ready_as_before(state.target), *wakeups
+    request = m.Decide(keys.CONSENSUS, state.register, desired, wakeups)
+    return _ask(replace(state, proposal=desired, as_before=False), PROPOSAL, request)
+
+
+def _as_before(state: RankState) -> tuple[bytes, Record]:
+    """The decision by which everybody goes on as before, all as far as this rank."""
+    assert state.record is not None
+    record = Record(state.target, state.progress, state.record.members, (), ())
+    return encode_record(record), record
 
 
 def signal_global_iteration_ready(state: RankState) -> Step:
@@ -222,7 +255,8 @@ def signal_global_iteration_ready(state: RankState) -> Step:
 def clear_global_iteration_ready(iteration: int) -> m.Housekeeping:
     """Show the number, and delete what nobody reads any more; twice, in case a winner died."""
     old = [n for n in (iteration - KEPT, iteration - 2 * KEPT) if n >= 0]
-    delete = tuple(key(n) for n in old for key in (keys.ready, keys.arrived))
+    names = keys.ready, keys.ready_as_before, keys.arrived
+    delete = tuple(key(n) for n in old for key in names)
     return m.Housekeeping(iteration, delete)
 
 
@@ -398,6 +432,12 @@ def _arrive_again(state: RankState, found: bytes | None) -> Step:
 
 
 def _decision(state: RankState, values: Values, now: int) -> Step:
+    if state.as_before:
+        state = replace(state, as_before=False)
+        if values[0] is None:
+            return state, ()
+        register, record = _as_before(state)
+        return replace(state, register=register, record=record), ()
     if values[0] is None:
         return replace(state, look=True), ()
     after = catch_up_restarting_rank(state, values[0])
@@ -409,7 +449,7 @@ def _decision(state: RankState, values: Values, now: int) -> Step:
 
 def _everything(state: RankState, values: Values, now: int) -> Step:
     world = state.rules.world
-    state = catch_up_restarting_rank(replace(state, look=False), values[0])
+    state = catch_up_restarting_rank(replace(state, look=False, as_before=False), values[0])
     if state.stop or decided(state):
         return replace(state, done=True), ()
     arrivals, active = values[1 : 1 + world], values[1 + world :]
@@ -455,11 +495,17 @@ def _missing(
 
 
 def _proposal(state: RankState, values: Values, now: int) -> Step:
-    state = replace(state, proposal=b"")
     after = catch_up_restarting_rank(state, values[0])
     if after.stop or values[0] is None:
         return _stop(state, after.stop or m.Reason.StoreEmpty), ()
-    return (after if decided(after) else replace(after, look=True)), ()
+    if _has_won(after):
+        return after, ()
+    # Whose decision it is may have died before it woke the others.
+    return replace(after, proposal=b"", done=decided(after), look=not decided(after)), ()
+
+
+def _has_won(state: RankState) -> bool:
+    return state.register == state.proposal
 
 
 def _wake(state: RankState, values: Values, now: int) -> Step:
@@ -506,8 +552,7 @@ def _go_on(state: RankState, seed: int) -> Step:
         ranks = range(state.rules.world)
         arrivals, beats = map(keys.last_iteration, ranks), map(keys.heartbeat, ranks)
         return _ask(state, Asked.Everything, m.GetMany((keys.CONSENSUS, *arrivals, *beats)))
-    wakeup = keys.SILENCE if state.deaf else keys.ready(state.target)
-    return _ask(state, DECISION, m.Wait(wakeup, _spread(state.rules, seed), keys.CONSENSUS))
+    return _ask(state, DECISION, _wait(state, seed))
 
 
 def _spread(rules: Rules, seed: int) -> int:
@@ -520,14 +565,12 @@ def _enter_advance(state: RankState, before: Phase, now: int) -> Step:
 
 
 def _enter_new_iteration(state: RankState, before: Phase, now: int) -> Step:
-    if state.record is None or state.record.by != state.rank:
-        return state, ()
-    return state, (clear_global_iteration_ready(state.iteration),)
+    return state, (clear_global_iteration_ready(state.iteration),) if _has_won(state) else ()
 
 
 def _enter_training(state: RankState, before: Phase, now: int) -> Step:
     assert state.record is not None
-    return state, (m.Advanced(state.record, state.record.by == state.rank),)
+    return replace(state, proposal=b""), (m.Advanced(state.record, _has_won(state)),)
 
 
 def _enter_stopped(state: RankState, before: Phase, now: int) -> Step:

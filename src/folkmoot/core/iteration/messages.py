@@ -71,7 +71,8 @@ class Arrive(Effect, frozen=True, tag=True):
     """`CompareSet`, then, however that went, a note onto a list: a value, and all of the list.
 
     If the first went well, and fewer notes than `enough` lie there, nothing is left but to `Wait`
-    for `wakeup`. Who carries this out may do that at once; its value then comes behind the two.
+    for `wakeup`. Who carries this out may do that at once; its value then comes behind the two,
+    and without `then` any value says that it came.
     """
 
     key: str
@@ -86,12 +87,12 @@ class Arrive(Effect, frozen=True, tag=True):
 
 
 class Decide(Effect, frozen=True, tag=True):
-    """`CompareSet`, then, however that went, `Set` the wakeup: the first one's value."""
+    """`CompareSet`, then, if its value is the desired one, `Set` the wakeups: that value first."""
 
     key: str
     expected: bytes
     desired: bytes
-    wakeup: str
+    wakeups: tuple[str, ...]
 
 
 class GetMany(Effect, frozen=True, tag=True):
@@ -115,7 +116,7 @@ class Set(Effect, frozen=True, tag=True):
 
 
 Request = CompareSet | Add | Arrive | Decide | GetMany | Wait | Set
-# What a wakeup is set to. It says nothing: the decision is read where it was made.
+# What a wakeup is set to: that it is there says all.
 WOKEN = b"1"
 
 # What else follows.
@@ -132,7 +133,7 @@ class Advanced(Effect, frozen=True, tag=True):
     """This rank takes part in a new iteration."""
 
     record: Record
-    won: bool  # whether its own proposal was the one
+    won: bool  # whether it is what this rank has proposed
 
 
 class Excluded(Effect, frozen=True, tag=True):

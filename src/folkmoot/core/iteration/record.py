@@ -42,7 +42,6 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     members: tuple[Member, ...]  # in the order of their ranks
     behind: tuple[Behind, ...]
     admit: tuple[Number, ...]  # alive but not here: the next iteration waits for them too
-    by: Number  # who decided it
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -61,7 +60,6 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Head(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     iteration: Number
     progress: Number
-    by: Number
 
 
 class _Who(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,7 +69,7 @@ class _Who(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _BETWEEN = b',"members":'
-HEAD = b'{"iteration":%d,"progress":%d,"by":'  # as it is written, up to who decided it
+HEAD = b'{"iteration":%d,"progress":%d'  # as it is written, up to the members
 _rank_of, _progress_of = attrgetter("rank"), attrgetter("progress")
 _incarnation_of = attrgetter("incarnation")
 _encode = msgspec.json.Encoder().encode
@@ -80,12 +78,12 @@ _decode_who = msgspec.json.Decoder(_Who).decode
 
 
 def encode_record(record: Record) -> bytes:
-    head = _encode(_Head(record.iteration, record.progress, record.by))
+    head = _encode(_Head(record.iteration, record.progress))
     return head[:-1] + b"," + _encode(_Who(record.members, record.behind, record.admit))[1:]
 
 
 def members_text(register: bytes) -> bytes:
-    """What stands behind the number of who decided it."""
+    """What stands behind the numbers."""
     _, between, who = register.partition(_BETWEEN)
     return between + who
 
@@ -96,9 +94,9 @@ def read_record(value: bytes | None, world: int) -> Record | None:
         new, same = _decode_head(head + b"}"), _read_who(who, world)
     except UNREADABLE:
         return None
-    if same is None or new.by >= world:
+    if same is None:
         return None
-    return Record(new.iteration, new.progress, same.members, same.behind, same.admit, new.by)
+    return Record(new.iteration, new.progress, same.members, same.behind, same.admit)
 
 
 # The same in nearly all decisions of a job: with many members, most of what there is to read.
@@ -163,13 +161,13 @@ def read_notes(listed: bytes | None) -> dict[int, Note] | None:
     return {note.rank: note for note in notes}
 
 
-def decision(iteration: int, notes: Collection[Note], admit: tuple[int, ...], by: int) -> Record:
+def decision(iteration: int, notes: Collection[Note], admit: tuple[int, ...]) -> Record:
     """The iteration with those who left these notes."""
     there = sorted(notes, key=_rank_of)
     progress = max(map(_progress_of, there))
     members = tuple(Member(note.rank, note.incarnation) for note in there)
     behind = tuple(Behind(x.rank, x.progress) for x in there if x.progress < progress)
-    return Record(iteration, progress, members, behind, admit, by)
+    return Record(iteration, progress, members, behind, admit)
 
 
 class Heartbeat(NamedTuple):

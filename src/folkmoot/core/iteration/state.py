@@ -43,7 +43,7 @@ class RankState(msgspec.Struct, frozen=True):
     incarnation: int = 0
     heartbeat: bytes = b""  # this rank's key as it was seen while it started
     arrival: bytes = b""  # this rank's arrival as it stands in the store
-    proposal: bytes = b""  # what it has proposed and not heard about
+    proposal: bytes = b""  # what it has proposed for its target
     register: bytes = b""  # the newest decision, exactly as it stands in the store
     record: Record | None = None  # the same, read
     target: int = 0  # the iteration it arrives for
@@ -53,6 +53,7 @@ class RankState(msgspec.Struct, frozen=True):
     missing: tuple[int, ...] = ()  # whom it was said to wait for
     look: bool = False  # whether it looks at everything before it waits
     everybody: tuple[Note, ...] = ()  # all ranks there are, when all of them were seen to arrive
+    as_before: bool = False  # whether it waits to hear that everybody goes on as before
     deaf: bool = False  # whether it was woken for nothing
     done: bool = False  # whether the phase's own work is done
     stop: str = ""
@@ -61,6 +62,9 @@ class RankState(msgspec.Struct, frozen=True):
     def iteration(self) -> int:
         """The newest that was decided; -1 before the first."""
         return self.record.iteration if self.record else -1
+
+    def how_many_members(self) -> int:
+        return len(self.record.members) if self.record else 0
 
     def how_many_expected(self) -> int:
         if self.record is None:

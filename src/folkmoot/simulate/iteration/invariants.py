@@ -51,8 +51,9 @@ def one_decision_follows_another(audit: IterationAudit, step: Step[Job]) -> Prob
 def a_wakeup_is_set_for_a_decision(audit: IterationAudit, step: Step[Job]) -> Problems:
     record = read_record(step.after.store.get(keys.CONSENSUS), audit.config.world)
     decided = record.iteration if record else -1
-    if keys.ready(decided + 1) in step.after.store:
-        yield f"{keys.ready(decided + 1)} is set, and that was not decided"
+    for key in (keys.ready(decided + 1), keys.ready_as_before(decided + 1)):
+        if key in step.after.store:
+            yield f"{key} is set, and that was not decided"
 
 
 def who_takes_part_was_decided_on(audit: IterationAudit, step: Step[Job]) -> Problems:

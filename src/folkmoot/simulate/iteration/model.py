@@ -227,14 +227,17 @@ class Ranks:
         decided = self._histories[history]
         kept = tuple(b"" if n < oldest else value for n, value in enumerate(decided))
         past = range(min(oldest, len(decided)))
-        old = {key(n) for n in past for key in (keys.ready, keys.arrived)}
+        names = keys.ready, keys.ready_as_before, keys.arrived
+        old = {key(n) for n in past for key in names}
         items = tuple(item for item in self._stores[store] if item[0] not in old)
         return self._stores.number(items), self._histories.number(kept)
 
     def _find_hopeless(self, number: int, register: bytes) -> int:
         """All proposals that a process can no longer win with are the same one."""
         state, request, seen = self._processes[number]
-        if not isinstance(request, m.Decide) or request.expected == register:
+        if not isinstance(request, m.Decide) or seen:
+            return number
+        if register in (request.expected, request.desired):
             return number
         lost = replace(request, desired=LOST)
         return self._processes.number(ModelProcess(replace(state, proposal=LOST), lost, seen))
@@ -332,25 +335,25 @@ class Ranks:
     ) -> Iterator[Move]:
         after, answer = perform(store, self._part(process))
         values = (*process.seen, *answer)
-        if len(process.seen) + 1 < self._parts(process.request):
+        if len(values) < self._parts(process.request, values):
             waiting = self._processes.number(process._replace(seen=values))
             yield self._judged(store, after, waiting, Said(process.request, values), ())
             return
         for view in self._views(process.state, silent):
             yield self._answered(process, store, after, values, view)
 
-    def _parts(self, request: Any) -> int:
+    def _parts(self, request: Any, seen: Values) -> int:
         """How many operations it is: others come between, and it can die there."""
         if self.bounds.torn and isinstance(request, m.GetMany):
             return len(request.keys)
-        return len(parts(request)) if self.bounds.split else 1
+        return len(parts(request, seen)) if self.bounds.split else 1
 
     def _part(self, process: ModelProcess) -> Any:
         """The next of them."""
         request, at = process.request, len(process.seen)
         if self.bounds.torn and isinstance(request, m.GetMany):
             return m.GetMany(request.keys[at : at + 1])
-        return parts(request)[at] if self.bounds.split else request
+        return parts(request, process.seen)[at] if self.bounds.split else request
 
     def _views(self, state: RankState, silent: tuple[int, ...] | None) -> Iterator[Belief]:
         if state.asked is Asked.Arrival:
@@ -512,8 +515,8 @@ def _words(said: Said) -> str:
             return f"sets {key}"
         case m.Add(key):
             return f"adds to {key}"
-        case m.Decide(wakeup=wakeup) if len(values) == 2:
-            return f"sets {wakeup}"
+        case m.Decide(wakeups=wakeups) if len(values) > 1:
+            return f"sets {wakeups[len(values) - 2]}"
         case m.Arrive(arrived=arrived) if len(values) == 2:
             return f"puts a note on {arrived}"
         case m.CompareSet(key, _, desired) | m.Arrive(key, _, desired) | m.Decide(key, _, desired):

@@ -8,11 +8,12 @@ from folkmoot.core.iteration import keys, machine
 from folkmoot.core.iteration import messages as m
 from folkmoot.core.iteration.record import Note, encode_record, read_arrival, read_record
 from folkmoot.core.iteration.state import Asked, RankState
+from folkmoot.simulate.iteration import model, store
 from folkmoot.simulate.mutants import Mutants
 
 _increment, _clear = machine.increment_global_iteration, machine.clear_global_iteration_ready
 _everything, _missing = machine._everything, machine._missing
-_incarnation = machine._incarnation
+_incarnation, _parts = machine._incarnation, store.parts
 
 
 def _set(state: RankState, members: Any, active: Any) -> Any:
@@ -98,6 +99,20 @@ def _wait_for_nobody(state: RankState, members: Any, active: Any, now: int) -> A
     return ((), "") if state.rank in members else (missing, why)
 
 
+def _always_as_before(state: RankState, members: Any, active: Any) -> Any:
+    """Who waits to hear that everybody goes on as before is woken by any decision."""
+    after, (request,) = _increment(state, members, active)
+    assert isinstance(request, m.Decide)
+    wakeups = keys.ready_as_before(state.target), keys.ready(state.target)
+    return after, (replace(request, wakeups=wakeups),)
+
+
+def _woken_by_a_proposal(request: Any, seen: store.Values = ()) -> tuple[Any, ...]:
+    """Who proposes wakes the others, however that went."""
+    proposed = isinstance(request, m.Decide) and seen
+    return _parts(request, (request.desired, *seen[1:]) if proposed else seen)
+
+
 MUTANTS: Mutants = {
     "a decision is set": ((machine, "increment_global_iteration", _set),),
     "a decision expects nothing": ((machine, "increment_global_iteration", _expect_nothing),),
@@ -108,6 +123,11 @@ MUTANTS: Mutants = {
         (keys, "ready", lambda iteration: "global_iteration_ready"),
     ),
     "the newest decision is deleted": ((machine, "clear_global_iteration_ready", _delete_all),),
+    "all go on as before": ((machine, "increment_global_iteration", _always_as_before),),
+    "a proposal wakes": (
+        (model, "parts", _woken_by_a_proposal),
+        (store, "parts", _woken_by_a_proposal),
+    ),
     "nobody is admitted": ((machine, "increment_global_iteration", _admit_nobody),),
     "only the winner wakes": ((machine._ANSWER, Asked.Everything, _only_the_winner_wakes),),
     "nobody is silent": ((machine._RECEIVE, m.Silent, _nobody_is_silent),),
@@ -116,7 +136,8 @@ MUTANTS: Mutants = {
     "the members are everybody": ((machine, "_everybody", _members_are_everybody),),
     "any note counts": ((machine, "_everybody", _any_note),),
 }
-# A rank that is left out has nothing to train, and in a world with time it is early for the next
-# iteration: it takes the checker to show that it could starve.
-_STARVING = ("nobody is admitted",)
-WORLD_MUTANTS = {name: MUTANTS[name] for name in MUTANTS if name not in _STARVING}
+# It takes the checker to show what these do. A rank that is left out has nothing to train, and in a
+# world with time it is early for the next iteration, so it does not starve; and two that propose
+# different decisions within a moment, while a third has just arrived, are too rare for chance.
+_RARE = ("nobody is admitted", "a proposal wakes")
+WORLD_MUTANTS = {name: MUTANTS[name] for name in MUTANTS if name not in _RARE}

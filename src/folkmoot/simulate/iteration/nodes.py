@@ -21,7 +21,6 @@ from folkmoot.simulate.iteration.job import (
     Perform,
     To,
 )
-from folkmoot.simulate.iteration.store import parts
 from folkmoot.simulate.loop import Loop
 from folkmoot.simulate.network import Network
 from folkmoot.simulate.node import Node
@@ -46,11 +45,12 @@ class StoreNode(CoordinatorNode):
     def perform(self, process: str, number: int) -> bool | None:
         """True; None when the connection broke, perhaps in the middle of a request."""
         request = self.audit.state.processes[process].requests[number]
-        if self.loop.chance(TORN) and len(parts(request)) > 1:
+        if self.loop.chance(TORN) and isinstance(request, m.Arrive | m.Decide):
             self.submit(Perform(process, number, torn=True))
             return None
         self.submit(Perform(process, number))
-        for wakeup in _wakeups(request):
+        there = self.audit.state.store
+        for wakeup in filter(there.__contains__, _wakeups(request)):
             for node, name, at, hear in self._waiting.pop(wakeup, ()):
                 self.submit(Perform(name, at))
                 self.network.send(self, node, hear, True)
@@ -77,12 +77,12 @@ class StoreNode(CoordinatorNode):
 
 
 def _wakeups(request: m.Request) -> tuple[str, ...]:
-    """The keys that are there after it, for those who wait."""
+    """The keys that may be there after it, for those who wait."""
     match request:
         case m.Set(key):
             return (key,)
-        case m.Decide(wakeup=wakeup):
-            return (wakeup,)
+        case m.Decide(wakeups=wakeups):
+            return wakeups
     return ()
 
 

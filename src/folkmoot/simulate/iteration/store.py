@@ -15,22 +15,28 @@ class AppendNote(NamedTuple):
     note: bytes
 
 
-def parts(request: Any) -> tuple[Any, ...]:
-    """The operations of a request, between which others may come, and its process die."""
+def parts(request: Any, seen: Values = ()) -> tuple[Any, ...]:
+    """The operations of a request, between which others may come, and its process die.
+
+    As far as is known: some follow from what was answered to the first ones.
+    """
     match request:
         case m.Arrive(key, expected, desired, arrived, note):
             return m.CompareSet(key, expected, desired), AppendNote(arrived, note)
-        case m.Decide(key, expected, desired, wakeup):
-            return m.CompareSet(key, expected, desired), m.Set(wakeup, m.WOKEN)
+        case m.Decide(key, expected, desired, wakeups):
+            done = seen[:1] == (desired,)
+            behind = [m.Set(wakeup, m.WOKEN) for wakeup in wakeups if done]
+            return m.CompareSet(key, expected, desired), *behind
     return (request,)
 
 
 def perform(store: Store, request: Any) -> tuple[Store, Values]:
     """What a store becomes and answers; the very same one when nothing changes."""
     values: Values = ()
-    for part in parts(request):
-        store, answer = _perform(store, part)
-        values += answer
+    done = 0
+    while done < len(todo := parts(request, values)):
+        store, answer = _perform(store, todo[done])
+        values, done = values + answer, done + 1
     return store, values
 
 

@@ -43,7 +43,8 @@ class WrongType(StoreError):
 
 
 class Wakeup(NamedTuple):
-    """What to wait for behind something else: as `Store.wait`."""
+    """What to wait for behind something else: as `Store.wait`, but without `then` nothing is read,
+    and an empty value says that the key came."""
 
     worth: Callable[[bytes], bool]
     key: str
@@ -99,12 +100,12 @@ class Store(Protocol):
         """
         ...
 
-    def compare_set_and_set(
-        self, key: str, expected: bytes, desired: bytes, other: str, value: bytes
+    def compare_set_then_set(
+        self, key: str, expected: bytes, desired: bytes, others: Sequence[str], value: bytes
     ) -> bytes | None:
-        """`compare_set`, and then, however that went, `set` another key; one trip if it can.
+        """`compare_set`, and then, if that gives the desired value, `set` others in their order.
 
-        Others may come between the two.
+        Others may come between these.
         """
         ...
 

@@ -97,12 +97,21 @@ class EtcdStore:
         happened, now = self._write(name, [condition], [ask.put(name, desired)], deadline)
         return desired if happened else now[0]
 
-    def compare_set_and_set(
-        self, key: str, expected: bytes, desired: bytes, other: str, value: bytes
+    def compare_set_then_set(
+        self, key: str, expected: bytes, desired: bytes, others: Sequence[str], value: bytes
     ) -> bytes | None:
-        check_value(other, value)
-        behind = [ask.put(check_key(other), value)]
-        return self._compare_set_and(key, expected, desired, behind)[0]
+        if len(expected) > LONG:
+            return in_steps.compare_set_then_set(self, key, expected, desired, others, value)
+        check_value(key, desired)
+        name = check_key(key)
+        condition = ask.value_is(name, expected) if expected else ask.revision_is(name, 0)
+        puts = [ask.put(name, desired), *(ask.put(check_key(other), value) for other in others)]
+        happened, now = self._write(name, [condition], puts, self._deadline())
+        if happened:
+            return desired
+        if now[0] == desired:
+            in_steps.set_all(self, others, value)
+        return now[0]
 
     def compare_set_and_append(
         self,
@@ -127,7 +136,7 @@ class EtcdStore:
         notes = b"".join(bytes(kv.value) for kv in pieces.kvs)
         if wakeup is None or found != desired or not wakeup.worth(notes):
             return found, notes
-        return found, notes, self.wait(wakeup.key, wakeup.seconds, wakeup.then)
+        return found, notes, in_steps.wait_for(self, wakeup)
 
     def _compare_set_and(
         self, key: str, expected: bytes, desired: bytes, behind: list[Any]

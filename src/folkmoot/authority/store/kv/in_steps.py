@@ -1,6 +1,8 @@
 """What a store without transactions does one after the other."""
 
-from folkmoot.authority.store.kv import Store
+from collections.abc import Sequence
+
+from folkmoot.authority.store.kv import Store, Wakeup
 
 
 def move(store: Store, key: str, expected: bytes, desired: bytes, before: str, after: str) -> bool:
@@ -11,3 +13,24 @@ def move(store: Store, key: str, expected: bytes, desired: bytes, before: str, a
         return False
     store.set(after, desired)
     return True
+
+
+def compare_set_then_set(
+    store: Store, key: str, expected: bytes, desired: bytes, others: Sequence[str], value: bytes
+) -> bytes | None:
+    """As `Store.compare_set_then_set`."""
+    found = store.compare_set(key, expected, desired)
+    if found == desired:
+        set_all(store, others, value)
+    return found
+
+
+def set_all(store: Store, keys: Sequence[str], value: bytes) -> None:
+    for key in keys:
+        store.set(key, value)
+
+
+def wait_for(store: Store, wakeup: Wakeup) -> bytes | None:
+    """What stands behind `Store.compare_set_and_append`."""
+    value = store.wait(wakeup.key, wakeup.seconds, wakeup.then)
+    return b"" if value is not None and not wakeup.then else value

@@ -67,12 +67,10 @@ class MemoryStore:
                 space.put(key, desired)
             return space.values.get(key)
 
-    def compare_set_and_set(
-        self, key: str, expected: bytes, desired: bytes, other: str, value: bytes
+    def compare_set_then_set(
+        self, key: str, expected: bytes, desired: bytes, others: Sequence[str], value: bytes
     ) -> bytes | None:
-        found = self.compare_set(key, expected, desired)
-        self.set(other, value)
-        return found
+        return in_steps.compare_set_then_set(self, key, expected, desired, others, value)
 
     def compare_set_and_append(
         self,
@@ -88,7 +86,7 @@ class MemoryStore:
         notes = self.get(list_key) or b""
         if wakeup is None or found != desired or not wakeup.worth(notes):
             return found, notes
-        return found, notes, self.wait(wakeup.key, wakeup.seconds, wakeup.then)
+        return found, notes, in_steps.wait_for(self, wakeup)
 
     def move(self, key: str, expected: bytes, desired: bytes, before: str, after: str) -> bool:
         return in_steps.move(self, key, expected, desired, before, after)

@@ -30,11 +30,11 @@ class PrefixStore:
     def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes | None:
         return self._store.compare_set(self._key(key), expected, desired)
 
-    def compare_set_and_set(
-        self, key: str, expected: bytes, desired: bytes, other: str, value: bytes
+    def compare_set_then_set(
+        self, key: str, expected: bytes, desired: bytes, others: Sequence[str], value: bytes
     ) -> bytes | None:
-        names = self._key(key), self._key(other)
-        return self._store.compare_set_and_set(names[0], expected, desired, names[1], value)
+        name, names = self._key(key), list(map(self._key, others))
+        return self._store.compare_set_then_set(name, expected, desired, names, value)
 
     def compare_set_and_append(
         self,
@@ -47,9 +47,8 @@ class PrefixStore:
     ) -> tuple[bytes | None, ...]:
         name, onto = self._key(key), self._key(list_key)
         if wakeup is not None:
-            wakeup = Wakeup(
-                wakeup.worth, self._key(wakeup.key), wakeup.seconds, self._key(wakeup.then)
-            )
+            then = self._key(wakeup.then) if wakeup.then else ""
+            wakeup = Wakeup(wakeup.worth, self._key(wakeup.key), wakeup.seconds, then)
         return self._store.compare_set_and_append(name, expected, desired, onto, note, wakeup)
 
     def move(self, key: str, expected: bytes, desired: bytes, before: str, after: str) -> bool:

@@ -93,15 +93,15 @@ class TcpStore:
         after = self._write(key, request, wire.Connection.take_value)
         return self._compared(key, expected, desired, after)
 
-    def compare_set_and_set(
-        self, key: str, expected: bytes, desired: bytes, other: str, value: bytes
+    def compare_set_then_set(
+        self, key: str, expected: bytes, desired: bytes, others: Sequence[str], value: bytes
     ) -> bytes | None:
-        check_value(key, desired)
-        check_value(other, value)
-        request = wire.compare_set(check_key(key), expected, desired)
-        behind = wire.set_acknowledged(check_key(other), value)
-        after = self._write(key, request + behind, _compared_and_acknowledged)
-        return self._compared(key, expected, desired, after)
+        found = self.compare_set(key, expected, desired)
+        if found == desired:
+            *names, last = map(check_key, others)
+            sets = b"".join(wire.set_unanswered(name, value) for name in names)
+            self._write(key, sets + wire.set_acknowledged(last, value), _acknowledged)
+        return found
 
     def compare_set_and_append(
         self,
@@ -122,7 +122,7 @@ class TcpStore:
             after, notes = self._write(list_key, request, _compared_and_read)
             return self._compared(key, expected, desired, after), notes
         request += wire.wait(check_key(wakeup.key))
-        behind = wire.read(check_key(wakeup.then))
+        behind = wire.read(check_key(wakeup.then)) if wakeup.then else b""
 
         def answer(connection: wire.Connection) -> tuple[bytes | None, ...]:
             after, notes = _compared_and_read(connection)
@@ -315,12 +315,6 @@ def _added(answer: wire.Connection) -> tuple[bytes | None, int]:
     return _value_or_none(answer), answer.take_number()
 
 
-def _compared_and_acknowledged(answer: wire.Connection) -> bytes:
-    after = answer.take_value()
-    answer.take(1)
-    return after
-
-
 def _compared_and_read(answer: wire.Connection) -> tuple[bytes, bytes]:
     return answer.take_value(), _value_or_none(answer) or b""
 
@@ -348,9 +342,11 @@ def _await(seconds: float, answer: wire.Connection) -> bool:
 def _await_and_read(
     seconds: float, behind: bytes, answer: wire.Connection
 ) -> tuple[bool, bytes | None]:
-    """Whether the key came, and then what is read behind it."""
+    """Whether the key came, and then what is read behind it, if anything is."""
     if not _await(seconds, answer):
         return False, None
+    if not behind:
+        return True, b""
     answer.send(behind)
     return True, _value_or_none(answer)
 

@@ -88,9 +88,14 @@ def get_all(keys: Sequence[bytes]) -> bytes:
     return _all_keyed(_MULTI_GET, keys)
 
 
+def set_unanswered(key: bytes, value: bytes) -> bytes:
+    """What is sent behind it is."""
+    return _keyed(_SET, key) + _payload(value)
+
+
 def set_acknowledged(key: bytes, value: bytes) -> bytes:
     """SET is not answered; the CHECK behind it is."""
-    return _keyed(_SET, key) + _payload(value) + check(key)
+    return set_unanswered(key, value) + check(key)
 
 
 def append(key: bytes, value: bytes) -> bytes:
