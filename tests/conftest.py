@@ -17,6 +17,8 @@ settings.register_profile(
 settings.register_profile("long", settings.get_profile("folkmoot"), max_examples=2_000)
 settings.load_profile("folkmoot")
 
-# Tests that a script runs in the background inherit a deaf ear to Ctrl-C, and so would what they
-# start.
+# Tests that a script runs in the background, or `nohup`, inherit a deaf ear to Ctrl-C or to a
+# terminal that is gone, and so would what they start. A handler is not inherited.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
