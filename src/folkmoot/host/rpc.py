@@ -9,6 +9,7 @@ from folkmoot.host.tls import ClientTls, ServerTls
 
 Options = Sequence[tuple[str, int]]
 MOST_WAITING = 65_536
+LONGEST_WAITING = 600  # seconds
 SERVER_OPTIONS: Options = [
     # A second server on the same port must fail, not take every other request.
     ("grpc.so_reuseport", 0),
@@ -16,6 +17,9 @@ SERVER_OPTIONS: Options = [
     # thousand requests that wait.
     ("grpc.server.max_pending_requests", MOST_WAITING),
     ("grpc.server.max_pending_requests_hard_limit", MOST_WAITING),
+    # By default it also cancels those that a busy machine left waiting for half a minute. How long
+    # an answer may take is for who asked to say.
+    ("grpc.server_max_unrequested_time_in_server", LONGEST_WAITING),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
 ]

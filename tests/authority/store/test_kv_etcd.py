@@ -217,7 +217,10 @@ def test_a_watch_tells_what_happens_and_of_numbered_keys_if_they_are_wanted(
     other.set("numbered:4", b"letter")
     watch.numbered(True)
     other.set("numbered:5", b"letter")
-    assert told(watch, 1)[-1] == (5, b"letter")
+    last: list[Change] = []
+    while (5, b"letter") not in last:  # the one before it may come, too, and by itself
+        last += told(watch, 1)
+    assert set(last) <= {(4, b"letter"), (5, b"letter")}
     watch.close()
     assert watch.changes(0.0) is None
     store.close()

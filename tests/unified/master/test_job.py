@@ -38,6 +38,7 @@ def test_one_killed_worker_comes_back_and_the_others_do_not_notice(folder: Path,
     with job_run(folder, {"a": role(total=2)}, ray) as run:
         run.start()
         run.takes_steps("a-0")
+        run.takes_steps("a-1")
         run.kill("a-0")
         run.takes_steps("a-0", incarnation=2)
         assert run.outcome().exit_code == 0
@@ -180,6 +181,7 @@ def test_a_stopped_process_is_found_silent_and_replaced(folder: Path, ray: str) 
     with job_run(folder, {"a": role(timeouts=quick), "b": role()}, ray) as run:
         run.start()
         run.running()
+        run.takes_steps("b-0")
         life = run.life_of("a-0")  # its second already, if the machine let it starve
         run.takes_steps("a-0", life)
         os.kill(run.pid("a-0", life), signal.SIGSTOP)
@@ -221,6 +223,7 @@ def test_a_hung_master_is_replaced_by_a_standby_and_fenced_off(folder: Path, ray
     with job_run(folder, roles, ray) as run:
         zombie = run.start()
         run.running()
+        run.takes_steps("a-1")
         zombie.send_signal(signal.SIGSTOP)
         run.start("--take-over")
         run.wait(events.MasterBegan, lambda e: e.resumed)
@@ -237,6 +240,7 @@ def test_a_standby_takes_over_when_the_master_is_gone(folder: Path, ray: str) ->
     with job_run(folder, {"a": role(total=2)}, ray) as run:
         master = run.start()
         run.running()
+        run.takes_steps("a-0")
         run.start("--standby")
         master.kill()
         run.wait(events.MasterBegan, lambda e: e.resumed)
