@@ -199,8 +199,15 @@ async def test_a_message_that_does_not_come_gives_its_place_up(
     async with serving(tmp_path) as server, asyncio.timeout(60):
         channel = grpc.aio.insecure_channel(f"127.0.0.1:{server.port}")
         silent = channel.stream_unary(f"/{wire.SERVICE}/Submit")()
-        with pytest.raises(grpc.aio.AioRpcError, match="no message came"):
+        with pytest.raises(grpc.aio.AioRpcError, match="no message came within") as late:
             await silent
+        # Not for good: the line may be slow, or the server.
+        assert late.value.code() is grpc.StatusCode.UNAVAILABLE
+        without = channel.stream_unary(f"/{wire.SERVICE}/Submit")()
+        await without.done_writing()
+        with pytest.raises(grpc.aio.AioRpcError, match="no message came with the request") as none:
+            await without
+        assert none.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         await channel.close()
 
 

@@ -231,7 +231,8 @@ async def _message_of(context: Any) -> Any:
         async with asyncio.timeout(PATIENCE):
             message = await context.read()
     except TimeoutError:
-        message = grpc.aio.EOF
+        # Its line may be slow, or we: it can come again.
+        raise Abort(Code.UNAVAILABLE, f"no message came within {PATIENCE:g} s") from None
     if message is grpc.aio.EOF:
         raise Abort(Code.INVALID_ARGUMENT, "no message came with the request")
     return message
