@@ -68,3 +68,6 @@ async def test_a_finished_run_that_is_extended_goes_on_with_whoever_comes(tmp_pa
             assert server.state.progress.step == steps
     told = [entry.record for entry in read_log(tmp_path / "ana/events.jsonl", "client")]
     assert [e.source for e in told if isinstance(e, events.ModelLoaded)] == ["seed", "storage"]
+    # Nobody waited for who was there before the end: all that was trained was learnt.
+    judged = [entry.record for entry in read_log(tmp_path / "server/events.jsonl", "server")]
+    assert [e.owed for e in judged if isinstance(e, m.RoundJudged)] == [0, 0]

@@ -197,6 +197,10 @@ CLOSE: dict[Phase, Callable[[Coordinator, int], tuple[Coordinator, Effects]]] = 
 
 
 def _enter_waiting(state: Coordinator, now: int, seed: int) -> tuple[Coordinator, Effects]:
+    if state.phase is Phase.Finished:
+        # Clients end with their run: it goes on with who comes, not with who was there.
+        removed = tuple(m.ClientRemoved(entry.id, Left.Silent) for entry in state.pending)
+        return replace(state, pending=registry_of([])), removed
     return _release(state, trained=False) if state.epoch.clients else (state, ())
 
 

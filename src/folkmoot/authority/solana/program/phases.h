@@ -298,6 +298,8 @@ static void enter(Run *run, u64 phase, u64 now) {
         case PHASE_Paused:
         case PHASE_WaitingForMembers:
             if (run->epoch.client_count) release(run, 0);
+            // Clients end with their run: it goes on with who comes, not with who was there.
+            while (run->phase == PHASE_Finished && run->pending_count) drop_pending(run, run->pending_count - 1);
             break;
         case PHASE_Warmup: enter_warmup(run, now, seed); break;
         case PHASE_RoundTrain: enter_train(run, seed); break;
