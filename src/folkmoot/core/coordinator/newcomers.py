@@ -84,9 +84,10 @@ def warmup_limit(state: Coordinator) -> float:
     """How long Warmup may last, in seconds: proven clients that are ready wait less."""
     config, epoch = state.run.config, state.epoch
     # As numbers: it is asked at every event, and there may be ten thousand clients.
-    proven, ready = (int.from_bytes(column, "little") for column in (epoch.proven, epoch.ready))
-    proven &= ~sum(1 << place for place in epoch.absent)
-    if proven.bit_count() < config.clients_to_begin or proven & ~ready:
+    proven = int.from_bytes(epoch.proven, "little") & ~sum(1 << place for place in epoch.absent)
+    if proven.bit_count() < config.clients_to_begin:
+        return config.warmup_time
+    if proven & ~int.from_bytes(epoch.ready, "little"):
         return config.warmup_time
     patience = 2 * epoch.proven_ready + max(GRACE, state.last_epoch // PART_OF_EPOCH)
     return min(config.warmup_time, patience / 1000)
