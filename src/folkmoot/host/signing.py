@@ -13,6 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -128,11 +129,17 @@ def framed(*parts: bytes) -> bytes:
 def verify(public: bytes, signature: bytes, data: bytes) -> None:
     """Raise `Unauthenticated` unless `public` signed `data`."""
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
+        _public_key(public).verify(signature, data)
     except (InvalidSignature, ValueError):
         raise Unauthenticated(
             "the signature does not fit: the request was altered, or signed for something else"
         ) from None
+
+
+@lru_cache(maxsize=4096)
+def _public_key(public: bytes) -> Ed25519PublicKey:
+    """Kept, since the same few speak again and again: to decode a key is a seventh of a check."""
+    return Ed25519PublicKey.from_public_bytes(public)
 
 
 class Nonces:

@@ -14,6 +14,7 @@ from blake3 import blake3
 from msgspec.structs import replace
 
 from folkmoot.core.federation import messages as m
+from folkmoot.core.federation.state import Delivery
 from folkmoot.federated import wire
 from folkmoot.federated.coordinator import early
 from folkmoot.federated.coordinator.config import SecurityConfig
@@ -161,6 +162,34 @@ async def test_a_sum_begins_while_an_update_still_comes(
         model = await model_of_2(w)
         assert late == combined_late
     assert model == await usual_model(tmp_path / "usual", (1, samples))
+
+
+@pytest.mark.parametrize(
+    ("other_samples", "combined_late"),
+    [
+        pytest.param(2, [], id="a_sum_that_began_with_the_last_update_has_the_same_bits"),
+        pytest.param(5, [1], id="a_sum_of_what_was_not_recorded_counts_for_nothing"),
+    ],
+)
+async def test_a_small_sum_begins_when_the_last_update_was_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other_samples: int, combined_late: list[int]
+) -> None:
+    monkeypatch.setattr(early, "WORTH", 1 << 40)
+    async with running_federation(tmp_path / "early", config_of(tmp_path / "early")) as w:
+        (_, line), (_, other) = await in_round_1(w)
+        late, note = combined_at_the_end(w), w.coordinator.early.note_judged
+
+        def told(delivery: Delivery) -> None:
+            if delivery.samples == 2:
+                assert len(w.state.deliveries) == 1, "it is not recorded yet"
+            note(replace(delivery, samples=other_samples) if delivery.samples == 2 else delivery)
+
+        monkeypatch.setattr(w.coordinator.early, "note_judged", told)
+        await deliver(line, weights(1))
+        await deliver(other, weights(2), 2)
+        model = await model_of_2(w)
+        assert late == combined_late
+    assert model == await usual_model(tmp_path / "usual")
 
 
 async def test_another_body_of_the_same_sender_takes_the_place_of_the_first(

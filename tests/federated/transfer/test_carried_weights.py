@@ -300,12 +300,12 @@ async def test_an_update_is_hashed_whole_whatever_the_coordinator_says_it_has() 
         reading = asyncio.create_task(
             asyncio.to_thread(_read_all, far, len(whole) - frames.PIECE - 5)
         )
-        await asyncio.to_thread(storing.move, near)
+        await asyncio.to_thread(storing.move, near, lambda: None)
         assert await reading == whole[frames.PIECE + 5 :]
         assert storing.digest() == blake3(whole).digest()
         far.sendall(frames.encode_frame(wire.TransferAnswer(offset=len(whole) + 1)))
         with pytest.raises(WeightsUnavailable, match="more of our update"):
-            _Storing(0, arrays).move(near)
+            _Storing(0, arrays).move(near, lambda: None)
 
 
 def _read_all(line: socket.socket, count: int) -> bytes:

@@ -119,7 +119,7 @@ class CoordinatorBucket:
             if int(path.parent.name) <= last:
                 self._finite.pop(path, None)
         for entry in _rounds(self._spool, last):
-            shutil.rmtree(entry, ignore_errors=True)
+            _remove(entry)
         if (sums := self.sum_path(last).parent).exists():
             for entry in _rounds(sums, last):
                 entry.unlink()
@@ -150,9 +150,12 @@ class CoordinatorBucket:
                 os.replace(self.taken(delivery), self.bucket.folder / delivery.key)
 
     def _put_aside(self, path: Path, spare: Path) -> None:
-        spare.parent.mkdir(exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
-            os.replace(path, spare)
+            try:
+                os.replace(path, spare)
+            except FileNotFoundError:  # the first spare of all, or nothing to put aside
+                spare.parent.mkdir(exist_ok=True)
+                os.replace(path, spare)
 
     # Global models.
 
@@ -187,6 +190,7 @@ class CoordinatorBucket:
         digest = written.digest().hex()
         self._layout = (-1, {})
         written.commit(durable=self.bucket.folder is not None)
+        self._layout = round_, written.layout
         if self.bucket.folder is None:
             self.bucket.put(f"{round_}/global", self.global_target(round_))
         elif self.uploads is None:
@@ -233,7 +237,7 @@ class CoordinatorBucket:
         for entry in _rounds(self.bucket.folder, oldest - 1):
             count += sum(1 for _ in entry.iterdir())
             self._put_aside(entry / "global", _spare(entry / "global"))
-            shutil.rmtree(entry, ignore_errors=True)
+            _remove(entry)
         return count
 
     def _prune_remote(self, oldest: int) -> int:
@@ -265,6 +269,14 @@ class CoordinatorBucket:
 def _rounds(folder: Path, last: int) -> list[Path]:
     """The folders of rounds up to `last`."""
     return [entry for entry in folder.iterdir() if entry.name.isdigit() and int(entry.name) <= last]
+
+
+def _remove(folder: Path) -> None:
+    """Delete a round's folder, which is mostly empty by now."""
+    try:
+        folder.rmdir()
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _spare(path: Path) -> Path:

@@ -333,13 +333,11 @@ class Coordinator:
 
     async def _combined(self, deliveries: list[Delivery], residue: list[Mask] | None) -> Made:
         early = None if residue is not None else await self.early.made_of(deliveries)
-        if early is None:
-            return await self.run(
-                combine, self.config, self.store, self.state, self.secret, deliveries, residue
-            )
-        with closing(early.out):
-            publish = self.store.publish_global
-            return Made(await self.run(publish, self.state.round + 1, early.out), early.figures)
+        if early is not None:
+            return early
+        return await self.run(
+            combine, self.config, self.store, self.state, self.secret, deliveries, residue
+        )
 
     async def _sum(
         self,

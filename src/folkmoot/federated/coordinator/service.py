@@ -7,7 +7,6 @@ update; INVALID_ARGUMENT for a bad one; DATA_LOSS for a damaged one. The details
 """
 
 import asyncio
-import contextlib
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
@@ -28,7 +27,6 @@ from folkmoot.federated.coordinator.evaluation import told_evaluation
 from folkmoot.federated.coordinator.secure_rounds import refusal
 from folkmoot.federated.coordinator.turns import Rate, Turns
 from folkmoot.federated.coordinator.updates import Judgement, judged, judged_as_it_came, most_bytes
-from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.secure.messages import BadMessage
 from folkmoot.federated.secure.participant_attempt import Distrust
 from folkmoot.federated.signing import seal_answer, verify_request
@@ -260,6 +258,7 @@ class CoordinatorService:
             self._reject(delivery, judgement)
         evaluation = self._told_evaluation(delivery, request)
         delivered = m.Delivered(*fields, evaluation, delivery.participants)
+        self.coordinator.early.note_judged(delivery)
         effects = await self.coordinator.submit_together(delivered)
         self._refuse(effects)
         again = any(isinstance(e, m.Counted) and e.again for e in effects)
@@ -377,8 +376,7 @@ class CoordinatorService:
         c = self.coordinator
         if c.state.initial_round:
             return self.config.bucket.max_object
-        with contextlib.closing(ModelFile(c.store.global_path(round_))) as base:
-            return most_bytes(self.config, base, id)
+        return most_bytes(self.config, c.store.global_layout(round_), id)
 
     def _bucket(self) -> str:
         if self.config.bucket.carried:

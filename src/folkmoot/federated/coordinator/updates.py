@@ -19,7 +19,7 @@ from folkmoot.federated.aggregate.spans import CombineFailed
 from folkmoot.federated.compression.source import CompressedUpdate, bad_compressed
 from folkmoot.federated.coordinator.bucket import CoordinatorBucket, NotAnnounced
 from folkmoot.federated.coordinator.config import Federation
-from folkmoot.federated.model_file.layout import BadModel, Layout, ModelSource
+from folkmoot.federated.model_file.layout import BadModel, Layout, ModelSource, encode_header
 from folkmoot.federated.model_file.reader import HashingModelFile, ModelFile, digest_of
 from folkmoot.federated.model_file.writer import ModelWriter
 from folkmoot.federated.secure.masked_update import UnmaskedMean, bad_masked_update
@@ -53,7 +53,7 @@ def judge(
         try:
             if not state.initial_round:
                 base = stack.enter_context(ModelFile(store.global_path(delivery.round)))
-                limit = most_bytes(config, base, delivery.id)
+                limit = most_bytes(config, base.layout, delivery.id)
             path = store.take(delivery, limit)
         except Missing:
             return Judgement(f"there is no object {delivery.key} in the bucket", missing=True)
@@ -64,11 +64,12 @@ def judge(
         return _judge_file(config, store, state, delivery, path, base)
 
 
-def most_bytes(config: Federation, base: ModelFile, id: str) -> int:
+def most_bytes(config: Federation, base: Layout, id: str) -> int:
     """How long an update of a model may be: weights under masks and in sums have eight bytes."""
     if config.secure.enabled or id in config.security.aggregators:
-        return 8 * sum(meta.size for meta in base.layout.values()) + HEADER_ROOM
-    return base.nbytes + HEADER_ROOM
+        return 8 * sum(meta.size for meta in base.values()) + HEADER_ROOM
+    size = len(encode_header(base)) + sum(meta.nbytes for meta in base.values())
+    return size + HEADER_ROOM
 
 
 def _judge_file(

@@ -75,7 +75,6 @@ class ModelWriter:
     def _sync_body(self) -> None:
         # The size is metadata that fdatasync keeps; the time of the last change is not needed.
         os.fdatasync(self._fd)
-        sync_folder(self.path.parent.parent)  # where the name of our folder is
 
     def commit(self, *, durable: bool = True) -> None:
         """Make the file appear under its name, whole; with `durable`, past a power cut too."""
@@ -89,6 +88,8 @@ class ModelWriter:
         self._fd = -1
         if durable:
             sync_folder(self.path.parent)
+            # Where the name of our folder is. File systems with one log have it on the disk by now.
+            sync_folder(self.path.parent.parent)
 
     def _placed(self, name: str, start: int, values: Array) -> tuple[int, memoryview]:
         """Where in the file a block goes, and its bytes."""

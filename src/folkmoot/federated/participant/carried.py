@@ -28,6 +28,7 @@ from folkmoot.federated.transfer.frames import (
     MAX_ANSWER,
     MAX_FRAME,
     PIECE,
+    corked,
     encode_frame,
     fill,
     read_frame,
@@ -169,8 +170,7 @@ class CarriedWeights:
             moved = body.moved
             try:
                 line = self._connected()
-                self._ask(line, method, body.request())
-                body.move(line)
+                body.move(line, partial(self._ask, line, method, body.request()))
                 return
             except RequestRefused as refused:
                 if refused.code not in PASSING:
@@ -230,7 +230,8 @@ class _Fetching:
     def request(self) -> Any:
         return wire.TransferRequest(fetch=wire.FetchRequest(round=self.round, offset=self.moved))
 
-    def move(self, line: socket.socket) -> None:
+    def move(self, line: socket.socket, ask: Callable[[], None]) -> None:
+        ask()
         self.take(line, _answer(line))
 
     def take(self, line: socket.socket, answer: Any) -> None:
@@ -288,12 +289,22 @@ class _Storing:
         )
         return wire.TransferRequest(store=store)
 
-    def move(self, line: socket.socket) -> None:
+    def move(self, line: socket.socket, ask: Callable[[], None]) -> None:
         if not self._ahead:
+            ask()
             self.moved = _answer(line).offset
         if self.moved > self.size:
             raise WeightsUnavailable("the coordinator says it has more of our update than there is")
         self._hash_to(self.moved)
+        with corked(line):
+            if self._ahead:
+                ask()
+            self._send(line)
+        _answer(line)
+        if self._say_end is not None:
+            self.answer = _end_answer(line)
+
+    def _send(self, line: socket.socket) -> None:
         for piece in self._pieces(self.moved):
             line.sendall(piece)
             end = self.moved + len(piece)
@@ -303,9 +314,6 @@ class _Storing:
             self.moved = end
         if self._say_end is not None:
             self._say_end(line, self.digest())
-        _answer(line)
-        if self._say_end is not None:
-            self.answer = _end_answer(line)
 
     def _hash_to(self, end: int) -> None:
         """What the other side says it has, we may not know to be sent; the digest is of all."""

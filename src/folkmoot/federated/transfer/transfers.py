@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from folkmoot.federated import wire
+from folkmoot.federated.transfer.frames import corked
 from folkmoot.federated.transfer.lines import READ, SOON, STALL, Life, Line
 from folkmoot.federated.transfer.uploads import Upload
 
@@ -43,7 +44,6 @@ class Sending:
             size = os.fstat(file.fileno()).st_size
             start = min(self._offset, size)
             self._answer.size, self._answer.offset = size, start
-            yield from line.send_frame(self._answer)
 
             def view(done: int) -> memoryview:
                 got = os.preadv(file.fileno(), [line.piece], start + done)
@@ -51,7 +51,9 @@ class Sending:
                     raise OSError("the model's file was cut off while it was sent")
                 return line.piece[:got]
 
-            yield from line.send(view, size - start)
+            with corked(line.socket):
+                yield from line.send_frame(self._answer)
+                yield from line.send(view, size - start)
 
 
 class Taking:
