@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from folkmoot.core.coordinator.assignment import Span
+from folkmoot.core.coordinator.client.alignment import TOO_SHORT
 from folkmoot.core.coordinator.client.ledger import Result
 from folkmoot.core.coordinator.client.screening import (
-    ENOUGH,
     SKETCHES_KEPT,
     SUMS,
     ComparedResult,
@@ -17,6 +17,7 @@ from folkmoot.core.coordinator.client.screening import (
 from folkmoot.simulate.run.directions import direction
 
 Make = Callable[[int, int], bytes]  # a sketch for a client and a round
+ENOUGH = int(TOO_SHORT)  # rounds of nonsense
 
 
 def who(client: int) -> bytes:
@@ -137,22 +138,52 @@ def test_who_is_far_louder_or_says_nothing_is_screened(energy: float) -> None:
     assert rounds.first_screened(1) == 1
 
 
-def test_less_is_asked_of_a_smaller_share() -> None:
-    """A tenth of what all have in common: too little for most, enough for one sample."""
+def noisier(noise: float) -> Make:
+    """What honest clients send, and noise of its own: so many parts of it."""
 
-    def faint(client: int, height: int) -> bytes:
+    def make(client: int, height: int) -> bytes:
         near = np.frombuffer(honest(client, height), "<i2", offset=4).astype(float)
-        far = np.frombuffer(toward("nowhere")(client + 100, height), "<i2", offset=4)
-        sums = near * 0.2 + far
-        return (
-            np.float32(1).tobytes()
-            + np.rint(sums * (32000 / np.abs(sums).max())).astype("<i2").tobytes()
-        )
+        far = np.frombuffer(toward("nowhere")(client + 100, height), "<i2", offset=4).astype(float)
+        sums = near + far * noise
+        scaled = np.rint(sums * (32000 / np.abs(sums).max())).astype("<i2")
+        return np.float32(1).tobytes() + scaled.tobytes()
 
-    assert Rounds(4, {1: faint}).first_screened(1) <= ENOUGH + 2
-    lenient = Rounds(4, {1: faint})
+    return make
+
+
+def test_less_is_asked_of_a_smaller_share() -> None:
+    """An eighth as well aligned as the others: too little for most, enough for one sample."""
+    assert Rounds(4, {1: noisier(8)}).first_screened(1) <= ENOUGH + 2
+    lenient = Rounds(4, {1: noisier(8)})
     lenient.samples[1] = 1
     assert all(lenient.play() == set() for _ in range(12))
+
+
+@pytest.mark.parametrize(("clients", "liars"), [(6, 1), (8, 2), (10, 3)])
+def test_who_trained_a_part_of_its_share_is_screened_however_many_do(
+    clients: int, liars: int
+) -> None:
+    """Seven tenths as well aligned as the others, which agree closely."""
+    rounds = Rounds(clients, dict.fromkeys(range(liars), noisier(1)))
+    played = [rounds.play() for _ in range(12)]
+    assert played[: ENOUGH - 1] == [set()] * (ENOUGH - 1)
+    assert set.union(*played[:8]) == set(range(liars))
+    assert played[-1] == set(range(liars))
+
+
+def test_a_witness_that_came_later_concludes_it_later() -> None:
+    early, late = (Rounds(8, {1: noisier(1)}) for _ in range(2))
+    for _ in range(6):
+        early.play()
+    late.height = early.height
+    assert early.play() == {1}
+    assert [late.play() for _ in range(ENOUGH - 1)] == [set()] * (ENOUGH - 1)
+
+
+def test_who_trained_a_part_of_a_smaller_share_is_not_told_from_its_noise() -> None:
+    rounds = Rounds(8, {1: noisier(1)})
+    rounds.samples[1] = 4
+    assert all(rounds.play() == set() for _ in range(12))
 
 
 def test_after_a_rewind_the_same_work_may_give_the_same_results() -> None:

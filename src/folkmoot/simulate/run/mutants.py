@@ -17,7 +17,7 @@ from folkmoot.core.coordinator import (
     state,
 )
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.client import waiting
+from folkmoot.core.coordinator.client import alignment, screening, waiting
 from folkmoot.core.coordinator.client.ledger import Ledger
 from folkmoot.core.coordinator.client.state import ClientState
 from folkmoot.core.coordinator.state import Coordinator, Left, Phase
@@ -106,6 +106,11 @@ def _one_may_screen(state: Coordinator, by: Any, work: Any) -> Any:
     return judgement._replace(screened=tuple(named))
 
 
+def _short_at_once(short: float, asked: float, relative: float) -> float:
+    """Who was a little less aligned than usual once is screened."""
+    return alignment.TOO_SHORT if relative < 1 else short
+
+
 def _none_for_who_hung_up(client: ClientState, name: bytes) -> int:
     return 0 if name in client.hung_up else waiting.silence(client)
 
@@ -125,6 +130,9 @@ MUTANTS: Mutants = {
     "owed samples are dropped": ((phases, "merge", lambda spans: ()),),
     "a result is learnt when one witness saw it": ((phases, "judge", _one_is_enough),),
     "one witness has results screened": ((phases, "judge", _one_may_screen),),
+    "a result a little below the usual is screened": (
+        (screening, "add_shortfall", _short_at_once),
+    ),
     "one auditor has results failed": ((audits, "witness_quorum", lambda auditors: 1),),
     "witnesses audit what they like": ((receive, "_is_given", lambda *said: True),),
     "anyone may speak for an elected witness": ((receive, "_wrong_place", _any_index),),

@@ -8,11 +8,12 @@ conclusions, by these rules, and attest none of what they screen:
   than results of this round are: eight times nearer than the median pair. Of two, the later counts
   as the copy; whoever copies must have heard it first.
 - **Energy.** More than 16 times the median, or none at all.
-- **Direction.** A client's alignment is the median of its cosines with the others' results, which
-  liars that are fewer than half cannot move, however much they agree. Compared with the median
-  alignment of all: below minus a half is opposed to everybody, at once; less than a quarter over
-  several rounds is unrelated to what everybody learns. A smaller share is noisier, and less is
-  asked of it. Where honest results hardly agree themselves, nothing is concluded.
+- **Direction.** A client's alignment is the cosine with the others' results that three fifths of
+  them do not exceed, which liars that are fewer than two fifths cannot raise, however much they
+  agree. Compared with the usual alignment: below minus a half is opposed to everybody, at once; who
+  falls short of what is asked over several rounds trained less than the others, or nothing
+  (`alignment.py`). A smaller share is noisier, and less is asked of it. Where honest results hardly
+  agree themselves, nothing is concluded.
 
 With fewer than three results there is no majority to compare with. Nobody is blamed for one
 screened result; `standing.py` has what follows from many.
@@ -25,6 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkmoot.core.coordinator.assignment import Share, total
+from folkmoot.core.coordinator.client.alignment import (
+    TOO_SHORT,
+    Agreement,
+    add_shortfall,
+    relative_to_usual,
+)
 
 SUMS = 4096
 SKETCH_BYTES = 4 + 2 * SUMS
@@ -33,9 +40,7 @@ NEARER = 8
 LOUDEST = 16.0
 # Alignments are compared where their median is more than the noise of sketches (1/64).
 FAINTEST = 0.05
-OPPOSED, UNRELATED = -0.5, 0.25
-# Rounds over which an alignment is averaged, and how many of them it takes.
-WINDOW, ENOUGH = 8, 4
+OPPOSED = -0.5
 # Earlier results of each sender that its next one is compared with; by their names, many more.
 SKETCHES_KEPT, NAMES_KEPT = 4, 64
 # In a large round everybody is compared with so many.
@@ -47,14 +52,14 @@ class Seen:
     """What is remembered of one sender."""
 
     def __init__(self) -> None:
-        self.alignments: deque[float] = deque(maxlen=WINDOW)
+        self.short = 0.0  # of what was asked of its alignment
         self.sketches: deque[Rows] = deque(maxlen=SKETCHES_KEPT)
         self.names: deque[bytes] = deque(maxlen=NAMES_KEPT)
 
     def anew(self) -> "Seen":
-        """Without what it sent; how well it was aligned is remembered."""
+        """Without what it sent; what it fell short is remembered."""
         fresh = Seen()
-        fresh.alignments = self.alignments
+        fresh.short = self.short
         return fresh
 
 
@@ -81,6 +86,7 @@ class Screening:
         self.height = (-1, -1)  # epoch and height of the round that was judged last
         self._step = -1  # and its step
         self._seen: dict[bytes, Seen] = {}
+        self._agreement = Agreement()
 
     def judge(
         self,
@@ -149,20 +155,18 @@ class Screening:
         if usable.sum(axis=1).min() < 2:
             return astray
         aligned = np.array(
-            [_upper_median(row[use]) for row, use in zip(cosines, usable, strict=True)]
+            [_above_three_fifths(row[use]) for row, use in zip(cosines, usable, strict=True)]
         )
-        common = float(np.median(aligned))
-        if common < FAINTEST:
+        if float(np.median(aligned)) < FAINTEST:
             return astray
+        relative = relative_to_usual(aligned)
+        limit = self._agreement.asked(relative)
         samples = [total(shares[a.sender]) for a in told]
         usual = float(np.median(samples))
         for i, a in enumerate(told):
-            relative = min(max(float(aligned[i]) / common, -2.0), 2.0)
-            window = self._of(a.sender).alignments
-            window.append(relative)
-            asked = UNRELATED * min(1.0, float(np.sqrt(samples[i] / usual)))
-            unrelated = len(window) >= ENOUGH and sum(window) / len(window) < asked
-            astray[i] = relative < OPPOSED or unrelated
+            asked, seen = limit * min(1.0, float(np.sqrt(samples[i] / usual))), self._of(a.sender)
+            seen.short = add_shortfall(seen.short, asked, float(relative[i]))
+            astray[i] = relative[i] < OPPOSED or seen.short >= TOO_SHORT
         return astray
 
     def _of(self, sender: bytes) -> Seen:
@@ -187,5 +191,7 @@ def _loud(told: list[ComparedResult]) -> NDArray[np.bool_]:
     return loud
 
 
-def _upper_median(values: Rows) -> float:
-    return float(np.sort(values)[len(values) // 2])
+def _above_three_fifths(values: Rows) -> float:
+    """Not the median: where some trained less, everybody's cosines with them are among the lower,
+    and say little of the others."""
+    return float(np.sort(values)[3 * len(values) // 5])
