@@ -37,8 +37,8 @@ def alignments(rounds: int, clients: int, apart: float, seed: int = 0) -> Number
 
 
 def simply_usual(aligned: Numbers) -> tuple[float, float]:
-    """The usual alignment, and how far apart the closest two thirds are: of all there could be."""
-    many = next(n for n in range(len(aligned) + 1) if 3 * n > 2 * len(aligned))
+    """The usual alignment, and how far apart the closest three fifths are, of all sets."""
+    many = next(n for n in range(len(aligned) + 1) if 5 * n >= 3 * len(aligned))
     sets = [sorted(some) for some in combinations(aligned.tolist(), many)]
     closest = min(sets, key=lambda some: some[-1] - some[0])
     usual = max(float(np.median(closest)), float(np.median(aligned)))
@@ -46,13 +46,13 @@ def simply_usual(aligned: Numbers) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("clients", range(3, 11))
-def test_what_is_usual_is_what_the_closest_two_thirds_say(clients: int) -> None:
+def test_what_is_usual_is_what_the_closest_three_fifths_say(clients: int) -> None:
     draw = np.random.default_rng(clients)
     for _ in range(50):
         aligned = draw.uniform(0.1, 0.3, clients)
         usual, apart = simply_usual(aligned)
         assert np.allclose(relative_to_usual(aligned), aligned / usual)
-        close = clients >= FEWEST and apart <= 0.25
+        close = clients >= FEWEST and apart <= 0.2
         assert Agreement().asked(aligned / usual) == (CLOSELY if close else LOOSELY)
 
 
@@ -80,14 +80,14 @@ def test_who_trained_less_is_found_where_the_others_are_close(clients: int, liar
 
 
 def test_who_was_unlucky_for_long_is_not_found_where_the_others_differ() -> None:
-    """An odd batch stays in an honest client's momentum for thirty rounds."""
+    """As honest clients are: half as well aligned for thirty rounds."""
     for seed in range(20):
         rounds = alignments(100, 8, 0.3, seed)
         rounds[50:80, 0] *= 0.55
         assert all(found == set() for found in played(rounds))
 
 
-@pytest.mark.parametrize("clients", [3, 4, 5, 6, 8, 20])
+@pytest.mark.parametrize("clients", [3, 4, 6, 7, 8, 20])
 @pytest.mark.parametrize("apart", [0.05, 0.1, 0.2])
 def test_the_honest_are_never_found(clients: int, apart: float) -> None:
     assert all(found == set() for found in played(alignments(2000, clients, apart)))

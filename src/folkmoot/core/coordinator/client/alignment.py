@@ -1,12 +1,12 @@
 """Whose results fall short of what everybody learns, found round by round.
 
 A client's alignment says how well its result agrees with the others' (`screening.py`). It is
-compared with the usual one, and how much of that is asked depends on how closely the two thirds
-that are nearest to each other agree; whatever a third of the clients send does not set the others
-further apart. Where they differ by no more than a quarter, who has less than 0.85 of the usual
+compared with the usual one, and how much of that is asked depends on how closely the three fifths
+that are nearest to each other agree; whatever two fifths of the clients send does not set the
+others further apart. Where they differ by no more than a fifth, who has less than 0.85 of the usual
 alignment trained less than the others. Where they differ more, honest results fall as low, and for
-many rounds on end; and of a few clients two thirds are often close by chance. Then only less than a
-quarter counts, as what nobody trained has.
+many rounds on end; and of a few clients three fifths are often close by chance. Then only less than
+a quarter counts, as what nobody trained has.
 
 What a client lacks of what is asked is added up, and what it has beyond is taken off, never below
 zero. A twelfth of the usual alignment is a whole round's worth, more counts no more, and four
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 # Of the usual alignment: asked where so many or more results agree so closely, and elsewhere.
 CLOSELY, LOOSELY = 0.85, 0.25
-CLOSE, FEWEST = 0.25, 6
+CLOSE, FEWEST = 0.2, 7
 # What a client may lack in all, in rounds, and how much of the usual alignment is one.
 TOO_SHORT, A_ROUND = 4.0, 1 / 12
 # The weight of a round in how closely results agreed of late.
@@ -35,7 +35,7 @@ class Agreement:
     def asked(self, relative: Numbers) -> float:
         """How much of the usual alignment is asked in a round that has these. The round must be
         close, and the ones before as well: one may be so by chance."""
-        _, apart = _two_thirds(relative)
+        _, apart = _three_fifths(relative)
         before = apart if self._apart is None else self._apart
         self._apart = before + LATELY * (apart - before)
         close = len(relative) >= FEWEST and max(apart, self._apart) <= CLOSE
@@ -44,14 +44,14 @@ class Agreement:
 
 def relative_to_usual(aligned: Numbers) -> Numbers:
     """Liars below the honest draw the median of all down, and are not among the closest."""
-    usual, _ = _two_thirds(aligned)
+    usual, _ = _three_fifths(aligned)
     return aligned / max(usual, float(np.median(aligned)))
 
 
-def _two_thirds(values: Numbers) -> tuple[float, float]:
-    """The median of the two thirds that are closest together, and how far apart they are."""
+def _three_fifths(values: Numbers) -> tuple[float, float]:
+    """The median of the three fifths that are closest together, and how far apart they are."""
     ordered = np.sort(values)
-    many = len(ordered) - (len(ordered) - 1) // 3
+    many = len(ordered) - 2 * len(ordered) // 5
     apart = ordered[many - 1 :] - ordered[: len(ordered) - many + 1]
     first = int(np.argmin(apart))
     return float(np.median(ordered[first : first + many])), float(apart[first])
