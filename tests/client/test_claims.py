@@ -91,12 +91,14 @@ async def is_found_out(folder: Path, root: str, lie: Lie, why: str, **how: Any) 
     async with small_run(folder, checkpoint=root, **SIX) as run:
         members = await run.join(6, prepare=first_lies(run, lie), **how)
         await run.until(run.finished)
-        false, true = run.claims
-        assert isinstance(false, ClaimRefused)
-        assert why in false.why
-        assert isinstance(true, ClaimVerified)
-        assert true.sender != false.sender
-        assert refused_claims(members) == ["WrongModel"]
+        liar, true = run.claims[0].sender, run.claims[-1]
+        # Who was not answered in time, by a busy machine, says it again and is judged again.
+        assert all(
+            why in told.why if told.sender == liar else isinstance(told, ClaimVerified)
+            for told in run.claims
+        ), run.claims
+        assert true.sender != liar
+        assert set(refused_claims(members)) == {"WrongModel"}
         assert [e.location for e in run.all(m.CheckpointStored)] == [true.location]
         found = how.get("learner", Learner)(run.run)
         name = true.location.rpartition("/")[2]
