@@ -74,7 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worlds", nargs="*", type=int, default=list(ADVANCES), choices=ADVANCES)
     parser.add_argument("--repeats", type=int, default=5, help="rounds of measuring an advance")
-    parser.add_argument("--kills", type=int, default=3, help="of each system; 0 leaves them out")
+    parser.add_argument("--kills", type=int, default=7, help="of each system; 0 leaves them out")
     names = [system.name for system in SYSTEMS]
     parser.add_argument("--systems", nargs="+", default=names, choices=names, metavar="NAME")
     asked = parser.parse_args()

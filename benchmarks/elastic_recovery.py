@@ -34,7 +34,6 @@ START = 300.0  # seconds until all ranks run together, importing torch included
 LIMIT = 60.0  # seconds after a kill; a system that has not gone on by then is reported as such
 CHECK = 1.0  # seconds without a step after which we look whether somebody ended
 TOGETHER = 20  # steps of every rank with all the others before one is killed
-WINS = 300  # iterations among which the one is whose winner dies; they take a second or two
 PHASES = 2.0  # seconds in which a kill comes then: anywhere between two heartbeats
 
 
@@ -185,8 +184,8 @@ def folkmoot(heartbeat: float, timeout: float, winner: bool = False) -> Callable
             "WORLD_SIZE": str(running.ranks),
         }
         if winner:
-            later = random.Random(running.name).randrange(WINS)
-            env["BENCH_WINNER_DIES_AT"] = str(TOGETHER + later)
+            env["BENCH_WINNER_DIES_FROM"] = str(TOGETHER)
+            env["BENCH_WINNER_DIES_AFTER"] = str(random.Random(running.name).uniform(0, PHASES))
         for rank in range(running.ranks):
             running.run(sys.executable, FOLKMOOT_RANK, **env, RANK=str(rank))
 
