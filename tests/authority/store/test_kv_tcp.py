@@ -3,6 +3,7 @@
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -107,6 +108,18 @@ def test_a_read_survives_a_connection_that_broke(tcp_store_url: str, store_prefi
         # The server drops who does this.
         store.connection.send(wire.add(key.encode(), 1))
         assert read() == b"word"
+
+
+def test_a_brief_wait_is_brief(tcp_store_url: str, store_prefix: str) -> None:
+    """A time-out of the socket would take up to 8 ms here."""
+    store = open_store(tcp_store_url, store_prefix)
+    took = []
+    for _ in range(20):
+        began = time.monotonic()
+        assert store.wait("never", 0.001) is None
+        took.append(time.monotonic() - began)
+    assert 0.001 <= min(took) < 0.004
+    store.close()
 
 
 def test_nobody_at_the_address_is_one_sentence() -> None:

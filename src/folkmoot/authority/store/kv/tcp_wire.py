@@ -10,6 +10,7 @@ at once.
 
 import contextlib
 import os
+import select
 import socket
 import struct
 import time
@@ -26,7 +27,7 @@ _MAGIC = struct.pack("=BI", _VALIDATE, 0x3C85F7CE)
 # Answers of one byte.
 STOP_WAITING, WAIT_CANCELED = b"\0", b"\1"
 THERE = b"\0"  # to a CHECK
-# The longest that the kernel waits at once, in seconds: setting it costs as much as a request.
+# How long the kernel waits at once, in seconds: setting it costs as much as a request.
 SLICE = 0.1
 MOSTLY = 8192  # bytes that are enough for most answers
 # What we "expect" of a key in order to read it: see `read`.
@@ -128,6 +129,14 @@ def _timeval(seconds: float) -> bytes:
     return struct.pack("@ll", whole, part)
 
 
+def _readable(of: socket.socket, seconds: float) -> bool:
+    """Within so many seconds: a socket's own time-out is late by up to two of the kernel's ticks,
+    8 ms where there are 250 in a second."""
+    poll = select.poll()
+    poll.register(of, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
 class Connection:
     """A socket to a TCPStore server. Raises OSError; after one the answers are out of step."""
 
@@ -135,13 +144,13 @@ class Connection:
         self._timeout = timeout
         self._socket = socket.create_connection((host, port), timeout)
         self._received, self._taken = b"", 0  # and how much of it
-        self._patience = 0.0  # of the socket, for the next bytes
         self._sent = b""  # by somebody else: see `go_on_after`
         self._failed: BaseException | None = None
         try:
             # The kernel keeps the time: Python would ask twice for each call, and set it each time.
             self._socket.settimeout(None)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(timeout))
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(SLICE))
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             nonce = os.urandom(4)
             self.send(_MAGIC + bytes([_PING]) + nonce)
@@ -154,10 +163,9 @@ class Connection:
     def lend(self) -> socket.socket | None:
         """The socket, for somebody else to send and receive on; it waits a `SLICE` at once.
 
-        None if it does not, or if some of the answers was not taken.
+        None if some of the answers was not taken.
         """
-        ordinary = self._taken == len(self._received) and self._patience == SLICE
-        return self._socket if ordinary else None
+        return self._socket if self._taken == len(self._received) else None
 
     def go_on_after(self, sent: bytes, received: bytes, failed: BaseException | None) -> None:
         """Go on where somebody else stopped who had the socket.
@@ -202,7 +210,8 @@ class Connection:
         while (missing := count - len(self._received)) > 0:
             if left <= 0:
                 raise TimeoutError("no answer came")
-            self._wait_at_most(SLICE if left > SLICE else left)
+            if left < SLICE and not _readable(self._socket, left):
+                raise TimeoutError("no answer came")
             try:
                 more = self._socket.recv(max(MOSTLY, missing))
             except BlockingIOError:
@@ -213,11 +222,6 @@ class Connection:
             self._received += more
             if len(more) < missing:
                 left = deadline - time.monotonic()
-
-    def _wait_at_most(self, seconds: float) -> None:
-        if seconds != self._patience:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(seconds))
-            self._patience = seconds
 
     def take_number(self) -> int:
         number: int = _NUMBER.unpack(self.take(8))[0]
