@@ -13,6 +13,7 @@ from folkmoot.authority.store.letters import Letters
 from folkmoot.authority.store.mail import write_mail
 from folkmoot.authority.store.mailbox import WINDOW, Mailbox
 from folkmoot.authority.store.post import Post
+from folkmoot.core.coordinator import messages as m
 
 
 def test_letters_that_are_told_of_are_taken_without_reading_the_mailbox() -> None:
@@ -36,23 +37,46 @@ def test_a_letter_is_as_old_as_when_it_was_first_seen() -> None:
     held = RunInStore()
     letters = Letters(held.genesis, held.clock)
     data = write_mail(A, held.genesis, 1, join(A))
-    letters.note(1, data)
+    letters.note(Mailbox(), 1, data)
     ripe = letters.ripe_at(0.5)
     held.clock.now += 0.1
-    letters.note(1, data)
+    letters.note(Mailbox(), 1, data)
     assert letters.ripe_at(0.5) == ripe
 
 
 def test_news_is_what_was_not_seen_and_could_be_taken() -> None:
     held, mailbox = RunInStore(), Mailbox(5, (2,))
     letters = Letters(held.genesis, held.clock)
-    letters.note(6, write_mail(A, held.genesis, 6, join(A)))
+    letters.note(mailbox, 6, write_mail(A, held.genesis, 6, join(A)))
     news = [
         slot
         for slot in (1, 2, 4, 5, 6, 7, 4 + WINDOW, 5 + WINDOW)
         if letters.is_news(mailbox, slot)
     ]
     assert news == [2, 5, 7, 4 + WINDOW]
+
+
+def test_what_a_record_took_is_worth_no_other() -> None:
+    held = RunInStore()
+    letters = Letters(held.genesis, held.clock)
+    for slot, who in ((1, A), (2, B)):
+        letters.note(Mailbox(), slot, write_mail(who, held.genesis, slot, join(who)))
+    letters.forget_taken(Mailbox(2))
+    assert [mail.slot for mail, _ in letters.for_record()[0]] == [2]
+    letters.forget_taken(Mailbox(3))
+    assert letters.ripe_at(0.0) is None
+    letters.note(Mailbox(3), 2, write_mail(B, held.genesis, 2, join(B)))
+    assert letters.ripe_at(0.0) is None
+
+
+def test_signs_of_life_are_not_among_the_letters_that_are_waited_for() -> None:
+    held = RunInStore()
+    letters = Letters(held.genesis, held.clock)
+    assert letters.last_of(Mailbox(5), 3) == 7
+    letters.note(Mailbox(5), 5, write_mail(A, held.genesis, 5, join(A)))
+    assert letters.last_of(Mailbox(5), 3) == 7
+    letters.note(Mailbox(5), 6, write_mail(A, held.genesis, 6, m.HealthCheck(A.public)))
+    assert letters.last_of(Mailbox(5), 3) == 8
 
 
 class Counted(MemoryStore):

@@ -361,11 +361,24 @@ def test_a_record_of_ours_that_was_not_told_of_yet_is_not_mended(
     a = held.log(A, Telling(held.name))
     whole(a)
     data = write_mail(A, held.genesis, 1, join(A))
-    a.letters.note(1, data)
+    a.letters.note(a.newest.mailbox, 1, data)
     assert a.make(0.0) is not None
     with caplog.at_level(logging.WARNING):
         assert a.look() == ([], False)
     assert caplog.messages == []
+
+
+def test_the_last_of_the_letters_that_are_expected_ends_the_wait_for_them() -> None:
+    held = RunInStore()
+    store = Telling(held.name)
+    a = held.log(A, store)
+    whole(a)
+    store.coming = [(1, b"a letter"), (2, b"another"), (3, b"the last")]
+    a.wait_for_letters(3, 60.0)
+    assert a.feed.last == 3
+    held.post(B, join(B), a)
+    b = held.log(B)
+    b.wait_for_letters(1, 60.0)  # it is there
 
 
 def test_who_goes_over_to_another_line_reads_the_mailbox_again() -> None:

@@ -6,8 +6,19 @@ from msgspec.structs import replace
 
 from authority.any_run import STRANGER, A, B, C, join
 from authority.store.store_run import after, begun, genesis
-from folkmoot.authority.store.turn import LONGEST_LOOK, SHORTEST_LOOK, hold, look, pace, rank
+from folkmoot.authority.store.turn import (
+    LONGEST_LOOK,
+    ROUND_PACE,
+    SHORTEST_LOOK,
+    expected,
+    hold,
+    look,
+    pace,
+    rank,
+)
 from folkmoot.core.coordinator import Coordinator, Phase
+from folkmoot.core.coordinator import messages as m
+from folkmoot.core.coordinator.state import Left
 
 MEMBERS = [A, B, C]
 
@@ -58,6 +69,19 @@ def test_letters_gather_for_as_long_as_a_record_takes_but_not_for_long() -> None
     assert 0 < pace(state) == pace(state, pace(state) / 2) < 0.01
     assert pace(state, 0.02) == 0.02
     assert pace(state, 5.0) == 0.1
+
+
+def test_a_round_is_waited_for_until_its_last_witness_speaks() -> None:
+    of = genesis(min_clients=3)
+    at = after(of, begun(of), 0, *((slot, who, join(who)) for slot, who in enumerate(MEMBERS, 1)))
+    assert expected(at.place.state) == 0  # in Warmup
+    letters = [(slot, who, m.Ready(who.public, 0)) for slot, who in enumerate(MEMBERS, 4)]
+    state = after(of, at.place, 10, *letters).place.state
+    assert state.phase is Phase.RoundTrain
+    assert expected(state) == 3
+    assert pace(state) == ROUND_PACE
+    leaving = replace(state, epoch=replace(state.epoch, leaving=((0, Left.Withdrew),)))
+    assert expected(leaving) == 2
 
 
 def test_who_does_not_wait_for_letters_looks_at_the_mailbox_now_and_then() -> None:

@@ -68,10 +68,14 @@ class Letters:
         for slot in self._known:
             self._empty.pop(slot, None)
 
-    def note(self, slot: int, data: bytes) -> None:
+    def note(self, mailbox: Mailbox, slot: int, data: bytes) -> None:
         """A letter of ours: seen as soon as it is there."""
-        if slot not in self._known:
+        if self.is_news(mailbox, slot):
             self._judge(Mail(slot, data))
+
+    def forget_taken(self, mailbox: Mailbox) -> None:
+        """A record was made: what it took is worth none any more."""
+        self._known = {s: known for s, known in self._known.items() if mailbox.is_open(s)}
 
     def is_news(self, mailbox: Mailbox, slot: int) -> bool:
         """Whether a letter in that slot could be taken and was not seen."""
@@ -80,6 +84,11 @@ class Letters:
     def first_unseen(self, mailbox: Mailbox) -> int:
         """The slot whose letter is news."""
         return max(mailbox.next - 1, *self._known, 0) + 1 if self._known else mailbox.next
+
+    def last_of(self, mailbox: Mailbox, urgent: int) -> int:
+        """The slot that the last of so many urgent letters has if no others come."""
+        idle = sum(not _urgent(letter.message) for letter in self._known.values())
+        return mailbox.next - 1 + urgent + idle
 
     def ripe_at(self, patience: float) -> float | None:
         """When what lies there is worth a record, if urgent letters wait for `patience` seconds."""

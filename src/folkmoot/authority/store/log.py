@@ -159,6 +159,13 @@ class Log:
         slot, news = self.letters.first_unseen(mailbox), partial(self.letters.is_news, mailbox)
         return self.feed.wait_for_letter(slot, news, self.newest.data, seconds)
 
+    def wait_for_letters(self, expected: int, seconds: float) -> None:
+        """Until there are so many urgent letters, as far as their slots tell; behind the first."""
+        mailbox = self.newest.mailbox
+        last = self.letters.last_of(mailbox, expected)
+        if last > self.letters.first_unseen(mailbox):
+            self.feed.wait_for_letter(last, lambda slot: slot >= last, self.newest.data, seconds)
+
     def _took(self, steps: list[Step]) -> list[Step]:
         if steps and not self._believes(steps[-1].place):
             return []
@@ -167,6 +174,7 @@ class Log:
         for step in steps:
             self._chain.add(step)
         if steps:
+            self.letters.forget_taken(self.newest.mailbox)
             self._objections = 0
             self.clock.saw(self.newest.time)
         return steps
@@ -248,6 +256,7 @@ class Log:
         self._published = step.place.version
         self.feed.moved(step.place.data)
         self._chain.add(step)
+        self.letters.forget_taken(step.place.mailbox)
         self.clock.saw(step.place.time)
         tell(step)
         self._keep_if_due(step.place)

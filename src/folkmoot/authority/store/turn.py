@@ -10,7 +10,7 @@ import random
 from bisect import bisect_left
 from hashlib import sha256
 
-from folkmoot.core.coordinator import Coordinator
+from folkmoot.core.coordinator import Coordinator, Phase
 
 # How many wait for letters; the rest are woken by records.
 ATTENTIVE = 3
@@ -18,6 +18,8 @@ ATTENTIVE = 3
 STAGGER, LONGEST = 0.03, 0.5
 # Seconds by which a record is put off for each member, and at most: about what its delivery costs.
 PACE, LONGEST_PACE = 500e-6, 0.1
+# And at least, while letters are to come without which a round cannot end.
+ROUND_PACE = 0.01
 # Seconds between two looks at the mailbox of those who do not wait for letters: for each member, so
 # that many together look as often as a few do; at least; and at most.
 LOOK, SHORTEST_LOOK, LONGEST_LOOK = 0.01, 0.5, 2.5
@@ -48,7 +50,16 @@ def pace(state: Coordinator, record: float = 0.0) -> float:
 
     As long as a `record` takes to write, if that is more: what comes meanwhile waits for the next.
     """
-    return min(max(_size(state) * PACE, record), LONGEST_PACE)
+    least = ROUND_PACE if expected(state) else 0.0
+    return min(max(_size(state) * PACE, record, least), LONGEST_PACE)
+
+
+def expected(state: Coordinator) -> int:
+    """How many letters end the round when they are there; 0 if none do."""
+    if state.phase not in (Phase.RoundTrain, Phase.RoundWitness):
+        return 0
+    heard = len(state.round.witnesses)
+    return max(state.elected(state.round) - heard - len(state.epoch.leaving), 0)
 
 
 def look(state: Coordinator) -> float:

@@ -117,20 +117,29 @@ class Worker:
         log = self._connected()
         steps, skipped = log.look()
         self._tell(log, steps, skipped)
-        while self._posted:
-            log.letters.note(*self._posted.pop(0))
         at = log.newest
+        while self._posted:
+            log.letters.note(at.mailbox, *self._posted.pop(0))
         rank = turn.rank(at.state, at.version, self._identity.public)
         hold = turn.hold(rank)
         attentive = rank < turn.ATTENTIVE
         log.feed.attend(attentive)
         if attentive:
             woken = log.wait_for_letter(self._seconds(log, hold, ATTENTIVE_CHUNK))
-            if woken and log.wait(hold + turn.pace(at.state, log.cost)):
+            if woken and self._others_come(log, rank):
                 return
         elif log.wait(self._seconds(log, hold, turn.look(at.state))):
             return
         log.make(0.0 if attentive else hold, self._hears.moved)
+
+    def _others_come(self, log: Log, rank: int) -> bool:
+        """Let other letters come behind the first; whether a record did."""
+        state = log.newest.state
+        pace, expected = turn.pace(state, log.cost), turn.expected(state)
+        if rank == 0 and expected:
+            log.wait_for_letters(expected, pace)
+            return False
+        return log.wait(turn.hold(rank) + pace)
 
     def _seconds(self, log: Log, hold: float, most: float) -> float:
         """How long there is nothing to do for us, if nothing comes."""
