@@ -26,7 +26,8 @@ class Client:
     def __init__(self, name: int, data: Samples, bits: int, share: int, rate: Schedule) -> None:
         self.name, self.data, self.share, self.rate = bytes([name]) * 32, data, share, rate
         self.model = build(MODEL, 0, "cpu")
-        self.method = DistroMethod(self.model, DistroConfig(bits=bits, delay=1))
+        config = DistroConfig(bits=bits, delay=1, weigh_alignment=True)
+        self.method = DistroMethod(self.model, config)
         self.screening, self.made = Screening(), list[bytes]()
         self.threads, self.seconds = 1, 0.0
 

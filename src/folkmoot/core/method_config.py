@@ -47,6 +47,8 @@ class DistroConfig(_Settings, frozen=True, kw_only=True, tag="distro"):
     """Largest global norm of the gradient; 0 turns clipping off."""
     weight_decay: NonNegative = 0.0
     """Decoupled: each applied round shrinks the weights by lr · weight_decay."""
+    weigh_alignment: bool = False
+    """Whether a result that agrees less with the others than usual counts less."""
 
 
 class DenseConfig(_Settings, frozen=True, kw_only=True, tag="dense"):

@@ -21,7 +21,14 @@ from folkmoot.learning.methods.bfloat16 import from_bfloat16, to_bfloat16
 from folkmoot.learning.methods.distro import reference, wire
 from folkmoot.learning.methods.distro.cpu import backend as cpu
 from folkmoot.learning.methods.frame import HEADER
-from folkmoot.learning.methods.influence import LEAST, MOST, sample_weights
+from folkmoot.learning.methods.influence import (
+    ALIGNED,
+    LEAST,
+    MOST,
+    alignment_weights,
+    sample_weights,
+)
+from folkmoot.learning.methods.sketch import of_values
 from learning.method_run import Client
 
 LOUD = 2.0**20
@@ -117,3 +124,64 @@ def test_weights_follow_samples_within_a_factor_of_four(samples: list[int]) -> N
 def test_shares_that_do_not_fit_the_payloads_are_an_error() -> None:
     with pytest.raises(ValueError, match="2 shares were named for 3 payloads"):
         sample_weights([1, 2], 3)
+
+
+def sketches_of(noise: list[float], agree: float = 1.0) -> list[bytes]:
+    """Of results that go where all go, each with so much of its own."""
+    draw = np.random.default_rng(0)
+    everybody = agree * draw.standard_normal(20_000)
+    made = [everybody + n * draw.standard_normal(20_000) for n in noise]
+    return [of_values(None, one.astype(np.float32)) for one in made]
+
+
+def test_who_trained_less_weighs_little_from_the_first_round_on() -> None:
+    # Noise of 1.8 instead of 1 is seven tenths of the usual alignment, as a tenth of a share is.
+    *honest, first, second, third = alignment_weights(sketches_of([1.0] * 7 + [1.8] * 3))
+    assert min(honest) >= ALIGNED / 2
+    assert max(first, second, third) <= ALIGNED / 4
+
+
+def test_alignments_weigh_the_same_in_any_order() -> None:
+    made = sketches_of([0.5, 1.0, 1.1, 1.2, 1.3, 1.5, 3.0])
+    weights = alignment_weights(made)
+    assert len(set(weights)) > 2
+    assert alignment_weights(made[::-1]) == weights[::-1]
+
+
+def test_alignments_that_say_nothing_weigh_alike() -> None:
+    assert len(set(alignment_weights(sketches_of([1.0] * 6, agree=0.0)))) == 1
+    assert len(set(alignment_weights(sketches_of([1.0, 9.0])))) == 1
+    assert len(set(alignment_weights([bytes(len(sketches_of([1.0])[0]))] * 4))) == 1
+
+
+def test_of_more_results_than_are_compared_the_last_weighs_by_its_alignment_too() -> None:
+    weights = alignment_weights(sketches_of([1.0] * 150 + [3.0]))
+    assert min(weights[:-1]) >= ALIGNED / 2
+    assert weights[-1] == 0
+
+
+@pytest.mark.parametrize("backend", [reference, cpu], ids=["reference", "cpu"])
+@pytest.mark.parametrize("bits", [1, 16])
+def test_what_goes_against_everybody_changes_no_bit_where_alignment_is_weighed(
+    bits: int, backend: Any
+) -> None:
+    config = DistroConfig(k=8, bits=bits, delay=0, weigh_alignment=True)
+    one = Client(0, config)
+    payload = one.contribute(0)[0]
+    index, value = wire.unpack(one.method.plan, payload)
+    against = wire.pack(one.method.plan, index, -value)
+    alone = step_along(config, [payload] * 4, backend=backend)
+    assert torch.equal(alone, step_along(config, [*[payload] * 4, against], backend=backend))
+    unweighed = DistroConfig(k=8, bits=bits, delay=0)
+    assert torch.equal(alone, step_along(unweighed, [payload] * 4, backend=backend))
+
+
+def test_both_backends_weigh_alignment_and_samples_to_the_same_bits() -> None:
+    config = DistroConfig(k=8, delay=0, weigh_alignment=True)
+    made = [Client(n, config).contribute(0)[0] for n in range(6)]
+    samples = (3, 4, 5, 6, 7, 1)
+    by_reference = step_along(config, made, samples, reference)
+    assert torch.equal(by_reference, step_along(config, made, samples, cpu))
+    assert not torch.equal(
+        by_reference, step_along(DistroConfig(k=8, delay=0), made, samples, reference)
+    )

@@ -17,8 +17,13 @@ from learning.method_run import MethodRun
         (3, DistroConfig(k=8, treatment="adam", delay=1, bits=16, weight_decay=0.1)),
         (7, DistroConfig(k=4, treatment="norm", delay=2)),
         (3, DistroConfig(k=8, treatment="orthogonal", delay=1)),
+        (5, DistroConfig(k=8, treatment="orthogonal", delay=1, weigh_alignment=True)),
     ],
-    ids=lambda x: x if isinstance(x, int) else f"{x.treatment}-delay{x.delay}-{x.bits}bit",
+    ids=lambda x: (
+        x
+        if isinstance(x, int)
+        else f"{x.treatment}-delay{x.delay}-{x.bits}bit" + "-weighed" * x.weigh_alignment
+    ),
 )
 def test_clients_agree_after_each_of_300_steps_with_churn(clients, config, monkeypatch):
     monkeypatch.setattr(cpu, "_LEAST", 512)  # several batches, so that threads have work

@@ -6,7 +6,13 @@ Neither large values nor a large share may let one client decide for all. So
   are small whole numbers: sums of so many signs stay exact in float32, in any order;
 - a payload of a method that sends whole gradients, or ways gone, is scaled down to twice the median
   norm of its round. Honest ones hardly ever are longer. DisTrO needs no such comparison: there
-  every chunk of every payload has the same energy (distro/reference.py).
+  every chunk of every payload has the same energy (distro/reference.py);
+- where DisTrO is told so (`weigh_alignment`), a payload that is less aligned with the others than
+  usual, as one of who trained less is, weighs less: the eighth power of how much of the usual
+  alignment it has, in sixteenths. That is a rule of one round alone, so who joined a moment ago
+  computes what all others do. Its bits are the same everywhere: sketches are whole numbers whose
+  products and sums float64 holds exactly, in any order, and what follows are single operations
+  that every machine rounds alike.
 """
 
 from __future__ import annotations
@@ -14,8 +20,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 
+from folkmoot.core.coordinator.client.alignment import (
+    FAINTEST,
+    above_three_fifths,
+    relative_to_usual,
+)
+from folkmoot.core.coordinator.client.screening import COMPARED
 from folkmoot.learning.methods.clipping import norm
 
 EVEN = 16
@@ -23,6 +36,8 @@ LEAST, MOST = EVEN // 2, EVEN * 2
 """A payload of the median share weighs `EVEN`; none weighs less or more than these."""
 LONGEST = 2.0
 """No payload counts as longer than so many times the median."""
+ALIGNED = 16
+"""What a payload weighs, on top, that is aligned as usual or better."""
 
 
 def sample_weights(samples: Sequence[int], payloads: int) -> tuple[int, ...]:
@@ -35,6 +50,27 @@ def sample_weights(samples: Sequence[int], payloads: int) -> tuple[int, ...]:
     weights = [min(max((2 * EVEN * s + median) // (2 * median), LEAST), MOST) for s in samples]
     common = math.gcd(*weights)
     return tuple(weight // common for weight in weights)
+
+
+def alignment_weights(sketches: Sequence[bytes]) -> tuple[int, ...]:
+    """From 0 to `ALIGNED` for each payload of a round; all alike where fewer than three are to be
+    compared, or they hardly agree. At least one is not 0."""
+    count = len(sketches)
+    if count < 3:
+        return (ALIGNED,) * count
+    rows = np.stack([np.frombuffer(s, "<i2", offset=4) for s in sketches]).astype(np.float64)
+    lengths = np.sqrt((rows * rows).sum(axis=1))
+    lengths[lengths == 0.0] = 1.0
+    compared = min(count, COMPARED)
+    others = np.arange(compared) * (count - 1) // (compared - 1)
+    cosines = (rows @ rows[others].T) / (lengths[:, None] * lengths[others])
+    aligned = np.array([above_three_fifths(row[others != i]) for i, row in enumerate(cosines)])
+    if float(np.median(aligned)) < FAINTEST:
+        return (ALIGNED,) * count
+    power = np.clip(relative_to_usual(aligned), 0.0, 1.0)
+    for _ in range(3):
+        power = power * power
+    return tuple(int(weight) for weight in np.rint(ALIGNED * power))
 
 
 def bounded_mean(

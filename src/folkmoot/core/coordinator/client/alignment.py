@@ -16,6 +16,8 @@ rounds' worth is too much. A witness that came later knows of fewer rounds and s
 import numpy as np
 from numpy.typing import NDArray
 
+# Alignments are compared where their median is more than the noise of sketches (1/64).
+FAINTEST = 0.05
 # Of the usual alignment: asked where so many or more results agree so closely, and elsewhere.
 CLOSELY, LOOSELY = 0.85, 0.25
 CLOSE, FEWEST = 0.2, 7
@@ -40,6 +42,12 @@ class Agreement:
         self._apart = before + LATELY * (apart - before)
         close = len(relative) >= FEWEST and max(apart, self._apart) <= CLOSE
         return CLOSELY if close else LOOSELY
+
+
+def above_three_fifths(values: NDArray[np.floating]) -> float:
+    """Not the median: where some trained less, everybody's cosines with them are among the lower,
+    and say little of the others."""
+    return float(np.sort(values)[3 * len(values) // 5])
 
 
 def relative_to_usual(aligned: Numbers) -> Numbers:

@@ -27,8 +27,10 @@ from numpy.typing import NDArray
 
 from folkmoot.core.coordinator.assignment import Share, total
 from folkmoot.core.coordinator.client.alignment import (
+    FAINTEST,
     TOO_SHORT,
     Agreement,
+    above_three_fifths,
     add_shortfall,
     relative_to_usual,
 )
@@ -38,8 +40,6 @@ SKETCH_BYTES = 4 + 2 * SUMS
 # How much nearer than the median pair two results are that count as one.
 NEARER = 8
 LOUDEST = 16.0
-# Alignments are compared where their median is more than the noise of sketches (1/64).
-FAINTEST = 0.05
 OPPOSED = -0.5
 # Earlier results of each sender that its next one is compared with; by their names, many more.
 SKETCHES_KEPT, NAMES_KEPT = 4, 64
@@ -155,7 +155,7 @@ class Screening:
         if usable.sum(axis=1).min() < 2:
             return astray
         aligned = np.array(
-            [_above_three_fifths(row[use]) for row, use in zip(cosines, usable, strict=True)]
+            [above_three_fifths(row[use]) for row, use in zip(cosines, usable, strict=True)]
         )
         if float(np.median(aligned)) < FAINTEST:
             return astray
@@ -189,9 +189,3 @@ def _loud(told: list[ComparedResult]) -> NDArray[np.bool_]:
     # Written so that what is not a number is too loud.
     loud: NDArray[np.bool_] = ~(energies <= LOUDEST * usual) | ((energies == 0) & (usual > 0))
     return loud
-
-
-def _above_three_fifths(values: Rows) -> float:
-    """Not the median: where some trained less, everybody's cosines with them are among the lower,
-    and say little of the others."""
-    return float(np.sort(values)[3 * len(values) // 5])

@@ -17,6 +17,7 @@ Meanwhile three bytes of every weight are backed up (backup.py), so every bit re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -37,7 +38,7 @@ from folkmoot.learning.methods.distro.treatment import ORTHOGONAL, SIGN, steppin
 from folkmoot.learning.methods.distro.wire import Indices
 from folkmoot.learning.methods.flat_parameters import FlatParameters
 from folkmoot.learning.methods.frame import check_frame
-from folkmoot.learning.methods.influence import sample_weights
+from folkmoot.learning.methods.influence import alignment_weights, sample_weights
 from folkmoot.learning.methods.protocol import (
     Closure,
     Contribution,
@@ -119,9 +120,20 @@ class DistroMethod:
         self._return_lost([f for f in self.in_flight if f.step <= step], payloads)
         if payloads:
             self.applied += 1
-            weights = sample_weights(samples, len(payloads))
-            how = stepping(self.config, weights, self.applied, lr)
-            self.backend.apply(self.plan, self.flat.weights, list(payloads), self.second, how)
+            weights = self._weights(payloads, samples)
+            counted = [p for p, weight in zip(payloads, weights, strict=True) if weight]
+            how = stepping(self.config, tuple(w for w in weights if w), self.applied, lr)
+            self.backend.apply(self.plan, self.flat.weights, counted, self.second, how)
+
+    def _weights(self, payloads: Sequence[bytes], samples: Sequence[int]) -> list[int]:
+        """What each payload counts."""
+        by_samples = sample_weights(samples, len(payloads))
+        if not self.config.weigh_alignment:
+            return list(by_samples)
+        sketches = list(self.backend.parallel_map(self.sketch, payloads))
+        products = [a * b for a, b in zip(by_samples, alignment_weights(sketches), strict=True)]
+        common = math.gcd(*products)
+        return [product // common for product in products]
 
     def _replaced(self, step: int) -> list[InFlight]:
         """Earlier attempts at this step, and rounds whose results should long have been applied."""
