@@ -52,6 +52,7 @@ total_steps = 500
 [model.method]
 type = "distro"
 k = 32                            # coefficients sent of each 4,096 parameters
+weigh_alignment = true            # results that agree less with the others count less
 """
 
 
