@@ -24,7 +24,9 @@ from folkmoot.exchange.bucket import (
     TooLarge,
     TooShort,
     open_object,
+    reading,
 )
+from folkmoot.exchange.bucket.direct import DirectReads
 from support.servers import S3Server, serving
 
 BIG = os.urandom(20 << 20)
@@ -305,3 +307,63 @@ def test_a_server_that_gives_a_small_object_whole_is_read():
         bucket = Bucket("s3://test/models", known.options)
         assert bytes(bucket.get("small", MANY)) == b"weights"
         assert b"".join(bucket.stream("small", MANY)) == b"weights"
+
+
+class PartsAsWholes(http.server.BaseHTTPRequestHandler):
+    """An S3 server whose parts have the status of whole objects, as those of rclone's have."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        first, last = self.headers.get("Range", f"bytes=0-{len(BIG) - 1}")[6:].split("-")
+        body = BIG[int(first) : int(last) + 1]
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        if "Range" in self.headers:
+            self.send_header("Content-Range", f"bytes {first}-{last}/{len(BIG)}")
+        self.send_header("ETag", '"tag"')
+        self.send_header("Last-Modified", "Tue, 17 Nov 2026 12:00:00 GMT")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_part_with_the_status_of_a_whole_object_is_not_taken_for_it():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), PartsAsWholes)
+    known = S3Server(f"http://127.0.0.1:{server.server_port}")
+    with serving(server):
+        bucket = Bucket("s3://test/models", known.options)
+        assert bytes(bucket.get("large", MANY)) == BIG
+        assert b"".join(bucket.stream("large", MANY)) == BIG
+
+
+@pytest.mark.parametrize("fast", [0.0, 1e18])
+def test_the_rest_of_a_large_object_comes_at_once_or_side_by_side(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, fast: float
+):
+    monkeypatch.setattr(reading, "FAST", fast)
+    bucket = Bucket(s3_server.new_bucket(), s3_server.options)
+    bucket.put("large", BIG)
+    assert bytes(bucket.get("large", MANY)) == BIG
+    assert b"".join(bucket.stream("large", MANY)) == BIG
+
+
+@pytest.mark.parametrize("fast", [0.0, 1e18])
+def test_an_object_of_s3_that_is_replaced_between_two_parts_is_the_new_one(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, fast: float
+):
+    monkeypatch.setattr(reading, "FAST", fast)
+    bucket = Bucket(s3_server.new_bucket(), s3_server.options)
+    bucket.put("large", BIG)
+    other, asked, part = BIG[::-1], [], DirectReads.part
+
+    def replaced(*which: Any) -> Any:
+        asked.append(which)
+        if len(asked) == 2:
+            bucket.put("large", other)
+        return part(*which)
+
+    monkeypatch.setattr(DirectReads, "part", replaced)
+    assert bytes(bucket.get("large", MANY)) == other

@@ -17,14 +17,17 @@ import mmap
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+import numpy as np
 import obstore
 from obstore.store import AzureStore, GCSStore, HTTPStore, MemoryStore, S3Store
 
 from folkmoot.exchange.bucket.backend import folder_of, open_store
+from folkmoot.exchange.bucket.direct import NotGiven, direct_reads
 from folkmoot.exchange.bucket.errors import (
     BucketError,
     Missing,
@@ -39,14 +42,14 @@ from folkmoot.exchange.bucket.folder import (
     write_file,
 )
 from folkmoot.exchange.bucket.keys import checked_key, checked_prefix, checked_range
-from folkmoot.exchange.bucket.reading import Reading, read_in_parts, read_whole
+from folkmoot.exchange.bucket.reading import Reading, read_direct, read_in_parts, read_whole
 from folkmoot.exchange.bucket.retry import retry_broken_off
 
 NEAR = 64 << 10
 """Ranges at most this far apart are cheaper to read through than to ask for twice."""
 IN_PARTS = (S3Store, GCSStore, AzureStore)
 """Stores from which a large object is read in parts, side by side."""
-MAPPED = 16 << 20
+MAPPED = 64 << 20
 """A file of at most so many bytes is sent out of its mapping; a larger one is read in pieces."""
 
 
@@ -67,7 +70,9 @@ class Bucket:
     ) -> None:
         self.url = url
         self.folder = folder_of(url)
-        self._store = open_store(url, self.folder, dict(options or {}), patience)
+        known = dict(options or {})
+        self._store = open_store(url, self.folder, known, patience)
+        self._direct = direct_reads(self._store, known, patience)
         #: Whether the last object read was one for many connections: the next is often of its size.
         self._large = True
 
@@ -76,16 +81,15 @@ class Bucket:
         """The whole object, if it has at most `limit` bytes."""
         with translated(self.url, key):
             size, pieces = self._read(key, limit)
-            if size <= PART:
-                return _joined(list(pieces))
-            body, done = memoryview(bytearray(size)), 0
+            # Not a bytearray: numpy asks the system for large pages, which cost a third.
+            body, done = np.empty(size, np.uint8).data, 0
             for piece in pieces:
                 body[done : done + len(piece)] = piece
                 done += len(piece)
             return body.toreadonly()
 
     def stream(self, key: str, limit: int, chunk: int = PART) -> Iterator[bytes]:
-        """The object in pieces of about `chunk` bytes, for what should not be in memory."""
+        """The object in pieces of about `chunk` bytes or less, for what should not be in memory."""
         yield from map(bytes, self.read(key, limit, chunk).pieces)
 
     def read(self, key: str, limit: int, chunk: int = PART) -> Reading:
@@ -100,6 +104,10 @@ class Bucket:
 
     def _read(self, key: str, limit: int, chunk: int = PART) -> Reading:
         checked_key(self.url, key)
+        if self._direct is not None and chunk >= PART:
+            with contextlib.suppress(NotGiven):
+                check = partial(self._bound, key, limit=limit)
+                return read_direct(self._direct, self.url, key, check)
         if isinstance(self._store, IN_PARTS) and self._large and chunk >= PART:
             found = read_in_parts(self._store, self.url, key)
         else:
@@ -232,10 +240,6 @@ def _as_buffer(body: Body) -> Iterator[Body]:
         memoryview(mapped) as view,
     ):
         yield view
-
-
-def _joined(pieces: list[memoryview]) -> memoryview:
-    return pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
 
 
 def _read_file(path: Path, chunk: int) -> Reading:
