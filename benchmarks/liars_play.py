@@ -27,8 +27,6 @@ class Outcome(msgspec.Struct):
     screened: int
     """Honest results that were not learnt."""
     verdicts: dict[str, int] = {}
-    audit_percent: float = 0.0
-    """Of the time that is spent on training, how much all audits together take as well."""
 
 
 def play(

@@ -11,10 +11,10 @@ ELSEWHERE = "203.0.113.1"
 _ADDRESS_OF = 0x8915  # SIOCGIFADDR
 
 
-def address_towards(host: str, port: int = 9) -> str | None:
+def address_towards(host: str) -> str | None:
     """Our address on the way to `host`; None when there is no way, or no such host."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        found = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)
     except OSError:
         return None
     for family, kind, protocol, _, target in found:

@@ -41,17 +41,11 @@ class LocalRun(Processes):
         would.
         """
         if not store:
-            self.serve_store()
-            store = self.store
+            self.store = store = self.start_ready("store", [*COMMAND, "store", "serve", "--port=0"])
+            self.keepers = ["store", "server"]
         create = [*COMMAND, "create", str(self.file), f"--store={store}", "--follow"]
         create.append(f"--folder={self.folder / 'server'}")
         self.address = self.start_ready("server", create)
-
-    def serve_store(self, port: int = 0) -> None:
-        """Start a TCPStore; after a kill, an empty one at the same port again."""
-        serve = [*COMMAND, "store", "serve", f"--port={port}"]
-        self.store = self.start_ready("store", serve)
-        self.keepers = ["store", "server"]
 
     def keep_on_solana(self) -> None:
         """Start a localnet and put the run on it; who follows it is called "server" here too."""

@@ -22,6 +22,8 @@ from folkmoot.unified.substrate.open import warm_up
 logger = logging.getLogger(__name__)
 # A master that lived so long (seconds) has shown that it can: its next death is a new matter.
 LIVED = 60.0
+# Deaths of a master, one soon after the other, that are made good.
+MOST_DEATHS = 10
 GIVE_UP, REPLACED = 78, 76
 
 
@@ -30,17 +32,14 @@ class MasterError(UserError):
 
 
 class MasterLauncher:
-    """`most` is how many deaths of a master, one soon after the other, are made good."""
-
     def __init__(
         self,
         home: Home,
-        most: int = 10,
         say: Callable[[str], None] = logger.warning,
         take_over: bool = False,
     ) -> None:
         self._options = ["--take-over"] if take_over else []
-        self._home, self._most, self._say = home, most, say
+        self._home, self._say = home, say
         self._master: subprocess.Popen[bytes] | None = None
 
     @property
@@ -60,10 +59,10 @@ class MasterLauncher:
             if time.monotonic() - began > LIVED:
                 deaths, delays = 0, backoff(0.05, 5.0)
             deaths += 1
-            if code in (GIVE_UP, REPLACED) or deaths > self._most:
+            if code in (GIVE_UP, REPLACED) or deaths > MOST_DEATHS:
                 raise MasterError(self._last_words(code))
             self._say(
-                f"the master {how_it_ended(code)}; another one goes on ({deaths} of {self._most})"
+                f"the master {how_it_ended(code)}; another one goes on ({deaths} of {MOST_DEATHS})"
             )
             if deaths > 1:
                 time.sleep(next(delays))

@@ -108,15 +108,18 @@ def checkpointers(total: int) -> int:
 
 def checkpointer_position(index: int, total: int, seed: int) -> int:
     """A client is a checkpointer when its position is below `checkpointers(total)`."""
-    # The public design hashes the seed once more here than for witnesses.
-    inner = sha256(sha256(seed.to_bytes(8, "little")).digest()).digest()
-    return _position(index, total, sha256(inner + COOLDOWN_SALT).digest())
+    return _position(index, total, _cooldown_seed(seed))
 
 
 def checkpointer_positions(total: int, seed: int) -> NDArray[np.int64]:
     """`checkpointer_position` of every index, at once."""
+    return swap_or_not_all(total, _cooldown_seed(seed))
+
+
+def _cooldown_seed(seed: int) -> bytes:
+    # The public design hashes the seed once more here than for witnesses.
     inner = sha256(sha256(seed.to_bytes(8, "little")).digest()).digest()
-    return swap_or_not_all(total, sha256(inner + COOLDOWN_SALT).digest())
+    return sha256(inner + COOLDOWN_SALT).digest()
 
 
 def _position(index: int, total: int, seed: bytes) -> int:

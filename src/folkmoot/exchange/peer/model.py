@@ -23,6 +23,8 @@ from folkmoot.exchange.peer.wire import Key
 
 SIDE_BY_SIDE = 8
 """Parameters under way at once."""
+MODEL_SECONDS = 600.0
+"""For a whole model to come."""
 
 
 class Parameter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -100,7 +102,6 @@ async def fetch_model(
     sizes: Mapping[str, int],
     agreed: Callable[[ModelManifest], bool],
     check: Callable[[str, bytes], bool],
-    seconds: float = 600.0,
 ) -> dict[str, bytes]:
     """The parameters by name, of the `sizes` in bytes they must have, each checked.
 
@@ -108,10 +109,10 @@ async def fetch_model(
     """
     fetching = _Fetching(peer, model, sizes, agreed, check)
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(MODEL_SECONDS):
             await fetching.run(providers)
     except TimeoutError as error:
-        raise FetchFailed(f"The model was not complete within {seconds:g} s.") from error
+        raise FetchFailed(f"The model was not complete within {MODEL_SECONDS:g} s.") from error
     return fetching.got
 
 

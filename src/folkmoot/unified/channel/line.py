@@ -101,11 +101,9 @@ class ChannelLine:
                 views[0] = views[0][sent:]
 
 
-def open_line(
-    place: ChannelAddress, hello: Hello, gone_since: float | None = None
-) -> tuple[ChannelLine, Welcome]:
+def open_line(place: ChannelAddress, hello: Hello) -> tuple[ChannelLine, Welcome]:
     """A connection to the channel; tries again while nobody holds it, as long as we are patient."""
-    since = time.monotonic() if gone_since is None else gone_since
+    since = time.monotonic()
     for pause in backoff(first=0.01, most=0.5):
         try:
             return _try(place, hello)

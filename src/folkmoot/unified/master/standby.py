@@ -19,13 +19,13 @@ logger = logging.getLogger(__name__)
 LOOK, FAILED_LOOKS = 10.0, 3
 
 
-def wait_for_turn(home: Home, look: float = LOOK) -> bool:
+def wait_for_turn(home: Home) -> bool:
     """Until the job has no master that answers; whether the journal must be taken by force."""
     free = threading.Event()
     threading.Thread(target=_await_lock, args=(home, free), daemon=True).start()
     failed = 0
     while failed < FAILED_LOOKS:
-        if free.wait(look):
+        if free.wait(LOOK):
             return False
         failed = 0 if _answers(home) else failed + 1
     logger.warning("the master holds the job and does not answer: it is taken over")
