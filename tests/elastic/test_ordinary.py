@@ -79,9 +79,24 @@ class ScriptedSocket:
         self.sent += data
 
     def recv(self, most: int) -> bytes:
-        patience = self._patience
+        if not self.readable(self._patience):
+            raise BlockingIOError
+        if not self.unread:
+            if self.script[0] == CLOSED:
+                return CLOSED
+            item = self.script.popleft()
+            if isinstance(item, BaseException):
+                raise item
+            self.unread = cast(bytes, item)
+        got, self.unread = self.unread[:most], self.unread[most:]
+        return got
+
+    def readable(self, patience: int) -> bool:
+        """Whether there is something to receive within so many nanoseconds."""
         while not self.unread:
             item = self.script[0] if self.script else 1e9
+            if isinstance(item, bytes | BaseException):
+                break
             if isinstance(item, float):
                 waited = min(round(item * 1e9), patience)
                 self._clock.ns += waited
@@ -89,20 +104,11 @@ class ScriptedSocket:
                 if round(item * 1e9) > waited:
                     if self.script:
                         self.script[0] = item - waited / 1e9
-                    raise BlockingIOError
-                self.script.popleft()
-            elif item == CLOSED:
-                return CLOSED
+                    return False
             else:
-                self.script.popleft()
-                if isinstance(item, bytes):
-                    self.unread = item
-                elif isinstance(item, BaseException):
-                    raise item
-                else:
-                    self._news.append(item)
-        got, self.unread = self.unread[:most], self.unread[most:]
-        return got
+                self._news.append(item)
+            self.script.popleft()
+        return True
 
     def setsockopt(self, level: int, option: int, value: bytes | int) -> None:
         if isinstance(value, bytes) and option == tcp_wire.socket.SO_RCVTIMEO:
@@ -112,6 +118,10 @@ class ScriptedSocket:
     def settimeout(self, seconds: float | None) -> None: ...
     def shutdown(self, how: int) -> None: ...
     def close(self) -> None: ...
+
+
+def scripted_readable(of: ScriptedSocket, seconds: float) -> bool:
+    return of.readable(round(seconds * 1e9))
 
 
 class StillHeartbeat:
@@ -180,6 +190,7 @@ def run(case: Case, *, short: bool) -> Seen:
                 mock.Mock(side_effect=chain([socket], repeat(nobody))),
             )
         )
+        stack.enter_context(mock.patch.object(tcp_wire, "_readable", scripted_readable))
         stack.enter_context(mock.patch.object(loop, "logger"))
         if not short:
             stack.enter_context(mock.patch.object(loop, "prepare", return_value=None))
@@ -192,7 +203,6 @@ def advance(case: Case, clock: Clock, beats: StillHeartbeat, socket: ScriptedSoc
     store.waiting = case.waiting
     if case.busy:
         store.busy.acquire()
-    store.connection._wait_at_most(tcp_wire.SLICE)  # as after any other answer
     it = GlobalIteration(store, case.state.rank, case.state.rules.world, JOB)
     it.rules, it._iterations, it._state = case.state.rules, case.iterations, case.state
     it._opened, it.store, it._heartbeat = store, PrefixStore(store, JOB), cast(Any, beats)
@@ -631,11 +641,11 @@ def test_progress_that_is_no_whole_number_is_for_the_machine(progress: float) ->
 
 def store_at(timeout: float = 10.0) -> TcpStore:
     socket = ScriptedSocket(Clock(), [], deque(), (0, OSError()))
-    with mock.patch.object(tcp_wire.socket, "create_connection", return_value=socket):
-        store = TcpStore("host", 1, timeout)
-    assert store.connection is not None
-    store.connection._wait_at_most(tcp_wire.SLICE)
-    return store
+    with (
+        mock.patch.object(tcp_wire.socket, "create_connection", return_value=socket),
+        mock.patch.object(tcp_wire, "_readable", scripted_readable),
+    ):
+        return TcpStore("host", 1, timeout)
 
 
 TRAINED = trained(2, 0, 5, 50)
