@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from processes import Cell
-from systems import free_port
+from systems import free_port, python_with
 
 HERE = Path(__file__).parent.resolve()
 VENV = Path("out/torchft-venv").resolve()
@@ -237,12 +237,5 @@ def torchft(heartbeat: float, timeout: float, join: float) -> Callable[[Trial], 
 
 
 def torchft_python() -> Path:
-    python = VENV / "bin" / "python"
-    if not (VENV / ".done").exists():
-        print(f"==> installing {TORCHFT} into {VENV.name} (once)", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
-        pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-        same = [f"{name}=={version(name).split('+')[0]}" for name in ("torch", "numpy")]
-        subprocess.run([*pip, TORCHFT, *same], check=True)
-        (VENV / ".done").touch()
-    return python
+    same = (f"{name}=={version(name).split('+')[0]}" for name in ("torch", "numpy"))
+    return python_with(VENV, TORCHFT, *same)

@@ -97,15 +97,20 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def flower_python() -> Path:
-    python = VENV / "bin" / "python"
-    if not (VENV / ".done").exists():
-        print(f"==> installing {REQUIREMENT} into {VENV.name} (once)", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
+def python_with(venv: Path, requirement: str, *pinned: str) -> Path:
+    """The Python of a virtual environment of a peer's own, made if it is not there."""
+    python = venv / "bin" / "python"
+    if not (venv / ".done").exists():
+        print(f"==> installing {requirement} into {venv.name} (once)", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", venv], check=True)
         pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-        subprocess.run([*pip, REQUIREMENT], check=True)
-        (VENV / ".done").touch()
+        subprocess.run([*pip, requirement, *pinned], check=True)
+        (venv / ".done").touch()
     return python
+
+
+def flower_python() -> Path:
+    return python_with(VENV, REQUIREMENT)
 
 
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}

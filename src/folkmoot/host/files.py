@@ -8,7 +8,7 @@ before, nobody sees it.
 import fcntl
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -103,6 +103,13 @@ def held_alone(path: Path, sentence: str) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def write_all(write: Callable[[memoryview, int], int], data: bytes) -> None:
+    """A disk that is nearly full takes a part; the next try says what is wrong."""
+    done = 0
+    while done < len(data):
+        done += write(memoryview(data)[done:], done)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

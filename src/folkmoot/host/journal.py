@@ -16,11 +16,10 @@
 import logging
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 from folkmoot.core.user_error import UserError
-from folkmoot.host.files import lock_file, naming, sync_folder
+from folkmoot.host.files import lock_file, naming, sync_folder, write_all
 from folkmoot.host.journal_format import Contents, Damaged, Frames, filled, new_file, read_file
 
 logger = logging.getLogger(__name__)
@@ -69,7 +68,7 @@ class Journal:
         fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             with naming(partial):
-                _write_all(lambda rest, _: os.write(fd, rest), body + bytes(size - len(body)))
+                write_all(lambda rest, _: os.write(fd, rest), body + bytes(size - len(body)))
                 os.fsync(fd)
             self._refuse_if_fenced()
             os.replace(partial, self.file)
@@ -100,7 +99,7 @@ class Journal:
         # Zeros over the rest of one that could not be written before it.
         frame = frame.ljust(self._reached - self.size, b"\0")
         self._reached = max(self._reached, end)
-        _write_all(lambda rest, done: os.pwrite(self._fd, rest, self.size + done), frame)
+        write_all(lambda rest, done: os.pwrite(self._fd, rest, self.size + done), frame)
         if self.synced:
             os.fdatasync(self._fd)
 
@@ -143,9 +142,7 @@ class Journal:
 
     def _fill(self, needed: int) -> None:
         start, target = self._filled, filled(needed)
-        _write_all(
-            lambda rest, done: os.pwrite(self._fd, rest, start + done), bytes(target - start)
-        )
+        write_all(lambda rest, done: os.pwrite(self._fd, rest, start + done), bytes(target - start))
         os.fsync(self._fd)
         self._filled = target
 
@@ -155,13 +152,6 @@ class Journal:
                 file.rename(file.with_name(f"{file.name}.cut"))
             elif epoch < self.epoch:
                 file.unlink(missing_ok=True)
-
-
-def _write_all(write: Callable[[memoryview, int], int], data: bytes) -> None:
-    """A disk that is nearly full takes a part; the next try says what is wrong."""
-    done = 0
-    while done < len(data):
-        done += write(memoryview(data)[done:], done)
 
 
 def _read(files: dict[int, Path]) -> tuple[list[bytes], Path | None]:

@@ -15,7 +15,6 @@ generation, so an entry of an older one is never taken for one of this; and noth
 can look like one.
 """
 
-import fcntl
 import os
 import secrets
 import struct
@@ -23,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from folkmoot.host.files import lock_file, write_all
 from folkmoot.unified.channel.errors import SpoolError
 
 Buffer = bytes | bytearray | memoryview
@@ -90,7 +90,9 @@ class Spool:
             some = pieces[at : at + MOST_PIECES]
             size = sum(map(len, some))
             if os.pwritev(self._fd(), some, self._at) < size:
-                _write_rest(self._fd(), b"".join(some), self._at)
+                write_all(
+                    lambda rest, done: os.pwrite(self._fd(), rest, self._at + done), b"".join(some)
+                )
             self._at += size
 
     def close(self) -> None:
@@ -146,21 +148,11 @@ def _entries(data: bytes, nonce: bytes) -> tuple[list[SpoolEntry], int]:
     return entries, at
 
 
-def _write_rest(fd: int, data: bytes, at: int) -> None:
-    """A disk that is nearly full takes a part; the next try says what is wrong."""
-    done = 0
-    while done < len(data):
-        done += os.pwrite(fd, memoryview(data)[done:], at + done)
-
-
 def _hold(folder: Path) -> int:
-    fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        raise SpoolError(f"{folder} is held by another process: stop it first") from None
-    return fd
+    lock = lock_file(folder / "lock")
+    if lock is None:
+        raise SpoolError(f"{folder} is held by another process: stop it first")
+    return lock
 
 
 def boot_id() -> str:
