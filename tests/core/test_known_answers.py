@@ -32,6 +32,7 @@ from folkmoot.core.schedule import (
     WarmupStableDecay,
     batch_size,
 )
+from folkmoot.core.seed import clock_seed
 from folkmoot.core.shuffle import lcg, lcg_shuffle, swap_or_not
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "vectors.json").read_text())
@@ -188,8 +189,9 @@ def test_merkle_roots_are_the_public_ones() -> None:
     assert merkle_root([b"a", b"b", b"c"]).hex() == answers["three"]
 
 
-def test_hashes_are_the_public_ones() -> None:
+def test_hashes_and_seeds_are_the_public_ones() -> None:
     assert gossip_topic("test").hex() == VECTORS["gossip_topic_test"]
+    assert clock_seed(1_700_000_000, 1) == VECTORS["solana_seed_ts1700000000_slot1"]
     result = commitment_hash(1, [Span(0, 4)], b"\x00\x01", b"\xff")
     assert result.hex() == VECTORS["distro_hash_step1_b0_3_idx0001_valff"]
 
