@@ -248,7 +248,7 @@ def test_a_winner_that_dies_between_any_two_requests_holds_up_nobody(
     tmp_path: Path, tcp_store_url: str, store_prefix: str
 ) -> None:
     with Ranks(tmp_path, tcp_store_url, 3, store_prefix) as ranks:
-        die_at_every_request(ranks, range(9, 14))
+        die_at_every_request(ranks, range(1, 6), winner=True)
 
 
 def processes(record: Record) -> set[tuple[int, int]]:

@@ -78,9 +78,12 @@ def test_ranks_that_are_stopped_for_longer_than_the_timeout(eight: Ranks) -> Non
 
 
 @pytest.mark.timeout(900)
-def test_a_winner_may_die_at_every_request(tmp_path: Path, url: str, store_prefix: str) -> None:
+@pytest.mark.parametrize("winner", [False, True])
+def test_a_rank_may_die_at_every_request(
+    tmp_path: Path, url: str, store_prefix: str, winner: bool
+) -> None:
     with Ranks(tmp_path, url, 3, store_prefix) as ranks:
-        die_at_every_request(ranks, range(1, 26))
+        die_at_every_request(ranks, range(1, 8 if winner else 20), winner)
 
 
 @pytest.mark.timeout(600)

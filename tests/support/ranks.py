@@ -114,8 +114,9 @@ class Ranks(Processes):
 
 
 # A rank that is clearly slower than the others, so that it is the one who decides. It kills itself
-# at one of its requests to the store: before or after that was carried out, or in the middle, when
-# of its operations the first has happened, or when it has arrived and begins to wait.
+# at one of its requests to the store, counted from its start or, of a winner, from its decision:
+# before or after that was carried out, or in the middle, when of its operations the first has
+# happened, or when it has arrived and begins to wait.
 DYING = """
 import os, signal, time
 from folkmoot.authority.store.kv.open import open_store
@@ -133,11 +134,13 @@ class Dying:
 
     def __getattr__(self, name):
         def request(*arguments):
-            self.requests += 1
+            decides = name == "compare_set_then_set"
+            self.requests += bool(self.requests or decides or not {winner})
             if self.requests == {request} and {when!r} == "within" and "compare_set_" in name:
                 found = self.store.compare_set(*arguments[:3])
-                if "_then_" in name and found == arguments[2]:
-                    open({won!r}, "w").close()
+                if {winner} and decides and found != arguments[2]:
+                    self.requests = 0  # another has decided: its own decision is to come
+                    return found
             if self.requests == {request} and {when!r} == "waiting" and "_and_append" in name:
                 self.store.compare_set_and_append(*arguments[:5])
             if self.requests == {request} and {when!r} != "after":
@@ -154,7 +157,7 @@ with GlobalIteration(Dying(open_store(os.environ["FOLKMOOT_STORE"]))) as it:
 """
 
 
-def die_at_every_request(ranks: Ranks, requests: range) -> None:
+def die_at_every_request(ranks: Ranks, requests: range, winner: bool = False) -> None:
     """Rank 1 dies at each of these, and is started again; the others go on."""
     body = "import time; time.sleep(0.005)"
     stop = ranks.folder / "stop"
@@ -164,16 +167,14 @@ def die_at_every_request(ranks: Ranks, requests: range) -> None:
                 rank,
                 loop(10**6, f"import os; {body}\n            if os.path.exists('{stop}'): break"),
             )
-    won = ranks.folder / "won"
     for request in requests:
         for when in ("before", "within", "waiting", "after"):
-            ranks.run(1, DYING.format(request=request, when=when, won=str(won)))
+            ranks.run(1, DYING.format(request=request, when=when, winner=winner))
             code = ranks["rank-1"].wait(PATIENCE)
             assert code == -signal.SIGKILL, ranks.output("rank-1")
             ranks.kill("rank-1")
             before = ranks.newest()
             ranks.until(lambda before=before: ranks.newest() > before)
-    assert won.exists(), "rank 1 decided nothing, so its death was no winner's"
     stop.touch()
     ranks.until_ended()
     audit(ranks, ranks.newest() + 1)
