@@ -42,6 +42,16 @@ class Client:
         self.seconds += time.process_time() - began
         return self.made[-1]
 
+    def learn(self, payloads: list[bytes], step: int) -> None:
+        self.method.apply(payloads, step, self.rate.lr(step))
+
+    def follow(self, other: Client, payloads: list[bytes], step: int) -> None:
+        """As `learn`, from another client with the same model, which comes to the same bits."""
+        method = self.method
+        method._return_lost([f for f in method.in_flight if f.step <= step], payloads)
+        method.applied += bool(payloads)
+        method.flat.weights.copy_(other.method.flat.weights)
+
     def join_anew(self, other: Client) -> None:
         """As after a crash: the model from a peer, nothing of its own."""
         state = other.method.state_dict()

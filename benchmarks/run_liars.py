@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--audited", type=int, default=HONEST_AUDITED, help="per cent, of those")
     parser.add_argument("--sizes", nargs="*", choices=SIZES, default=list(SIZES))
     parser.add_argument("--attacks", nargs="*", choices=ATTACKS, default=list(ATTACKS))
-    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"of each, up to {SEEDS}")
+    parser.add_argument("--seeds", type=int, default=len(SEEDS), help="of each, at most")
     parser.add_argument("--out", type=Path, default=Path("out/learning"))
     options = parser.parse_args()
     torch.set_num_threads(1)
