@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from blake3 import blake3
 
+from folkmoot.exchange.bucket.connections import KeptConnections
 from folkmoot.federated.participant.bucket import WeightsUnavailable
-from folkmoot.federated.participant.presigned import KeptConnection, PresignedBucket
+from folkmoot.federated.participant.presigned import PresignedBucket, kept_connections
 from support.servers import serving
 
 WEIGHTS = {"w": np.arange(50_000, dtype=np.float32)}
@@ -59,45 +60,45 @@ def store() -> Iterator[Store]:
         yield server
 
 
-def one_round(store: Store, line: KeptConnection) -> None:
-    bucket = PresignedBucket(store.url, store.url, line=line)
+def one_round(store: Store, connections: KeptConnections) -> None:
+    bucket = PresignedBucket(store.url, store.url, connections=connections)
     digest = bucket.write_update(1, "", WEIGHTS)
     assert digest == blake3(store.body).digest()
     np.testing.assert_array_equal(bucket.read_global(1, digest)["w"], WEIGHTS["w"])
 
 
 def test_rounds_share_a_connection(store: Store) -> None:
-    line = KeptConnection()
+    connections = kept_connections()
     for _ in range(3):
-        one_round(store, line)
+        one_round(store, connections)
     assert store.connections == 1
-    line.close()
+    connections.close()
 
 
 def test_a_connection_that_the_server_closed_is_made_anew(store: Store) -> None:
-    line = KeptConnection()
+    connections = kept_connections()
     store.hangs_up = True
     for _ in range(3):
-        one_round(store, line)
+        one_round(store, connections)
     assert store.connections == 6
 
 
 def test_a_connection_serves_no_other_server(store: Store) -> None:
-    line, other = KeptConnection(), Store()
+    connections, other = kept_connections(), Store()
     with serving(other):
         for _ in range(2):
-            one_round(store, line)
-            one_round(other, line)
-        assert (store.connections, other.connections) == (2, 2)
-        line.close()
+            one_round(store, connections)
+            one_round(other, connections)
+        assert (store.connections, other.connections) == (1, 1)
+        connections.close()
 
 
 def test_after_a_refusal_the_connection_is_not_used_again(store: Store) -> None:
-    line = KeptConnection()
+    connections = kept_connections()
     store.status = 403
     with pytest.raises(WeightsUnavailable, match="PUT was answered 403"):
-        PresignedBucket("", store.url, line=line).write_update(1, "", WEIGHTS)
+        PresignedBucket("", store.url, connections=connections).write_update(1, "", WEIGHTS)
     store.status = 200
-    one_round(store, line)
+    one_round(store, connections)
     assert store.connections == 2
-    line.close()
+    connections.close()

@@ -6,14 +6,10 @@ not answered with the object, `NotGiven` leaves it to the store's client, which 
 """
 
 import contextlib
-import functools
 import http.client
 import re
-import ssl
-import threading
-import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -21,13 +17,11 @@ import obstore
 from obstore import exceptions
 from obstore.store import S3Store
 
+from folkmoot.exchange.bucket.connections import KeptConnections
+
 #: For which a URL is signed: a request that has begun may last longer.
 GOOD_FOR = timedelta(minutes=15)
 CONNECT = 5.0
-#: Connections that are kept for the next request.
-MOST_KEPT = 8
-#: What a server that closed a connection meanwhile looks like to who uses it again.
-STALE = (ConnectionError, ssl.SSLEOFError)
 _RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})")
 _SIZE = re.compile(r"\d{1,15}")
 
@@ -39,8 +33,8 @@ class NotGiven(Exception):
 class Part:
     """A stretch of an object that is coming: `start` to `end` of `size` bytes."""
 
-    def __init__(self, answer: http.client.HTTPResponse, done: Callable[[], None]) -> None:
-        self._answer, self._done = answer, done
+    def __init__(self, answer: http.client.HTTPResponse) -> None:
+        self._answer = answer
         self.tag = answer.headers.get("ETag", "")
         told = answer.headers.get("Content-Range", "")
         # Some servers, as rclone's, send a part with the status of a whole object.
@@ -65,75 +59,27 @@ class Part:
                 done += got
         except http.client.HTTPException as error:
             raise ConnectionError(f"not an answer: {error!r}") from error
-        if self._answer.length == 0:
-            self._done()
 
 
 class DirectReads:
     """Reads from one store. It is safe to call from many threads."""
 
     def __init__(self, store: S3Store, patience: float) -> None:
-        self._store, self._patience = store, patience
-        self._kept: list[tuple[str, Any]] = []
-        self._lock = threading.Lock()
-
-    @functools.cached_property
-    def _tls(self) -> ssl.SSLContext:
-        return ssl.create_default_context()
+        self._store, self._connections = store, KeptConnections(CONNECT, patience)
 
     @contextlib.contextmanager
     def part(self, key: str, start: int, end: int, tag: str = "") -> Iterator[Part]:
         """Bytes `start` to `end` of an object, or fewer where it ends; of the one with this tag."""
         headers = {"Range": f"bytes={start}-{end - 1}"} | ({"If-Match": tag} if tag else {})
-        try:
-            url = str(obstore.sign(self._store, "GET", key, GOOD_FOR))
-            server, line, answer = self._asked(urllib.parse.urlsplit(url), headers)
-        except (exceptions.BaseError, OSError, http.client.HTTPException) as error:
-            raise NotGiven(str(error)) from error
-        whole = threading.Event()
-        try:
+        with contextlib.ExitStack() as stack:
+            try:
+                url = str(obstore.sign(self._store, "GET", key, GOOD_FOR))
+                answer = stack.enter_context(self._connections.request("GET", url, headers))
+            except (exceptions.BaseError, OSError) as error:
+                raise NotGiven(str(error)) from error
             if answer.status not in (200, 206):
                 raise NotGiven(f"answered {answer.status}")
-            yield Part(answer, whole.set)
-        finally:
-            if not (whole.is_set() and self._keep(server, line, answer)):
-                line.close()
-
-    def _asked(
-        self, url: urllib.parse.SplitResult, headers: dict[str, str]
-    ) -> tuple[str, Any, http.client.HTTPResponse]:
-        server, target = f"{url.scheme}://{url.netloc}", f"{url.path}?{url.query}"
-        while (line := self._taken(server)) is not None:
-            with contextlib.suppress(*STALE):
-                return server, line, _ask(line, target, headers)
-        if url.scheme == "https":
-            line = http.client.HTTPSConnection(
-                url.hostname or "", url.port, timeout=CONNECT, context=self._tls
-            )
-        else:
-            line = http.client.HTTPConnection(url.hostname or "", url.port, timeout=CONNECT)
-        line.connect()
-        line.sock.settimeout(self._patience)
-        return server, line, _ask(line, target, headers)
-
-    def _taken(self, server: str) -> Any:
-        with self._lock:
-            for place, (name, line) in enumerate(self._kept):
-                if name == server:
-                    del self._kept[place]
-                    return line
-        return None
-
-    def _keep(self, server: str, line: Any, answer: http.client.HTTPResponse) -> bool:
-        if answer.will_close:
-            return False
-        answer.close()
-        with self._lock:
-            self._kept.append((server, line))
-            dropped = self._kept.pop(0) if len(self._kept) > MOST_KEPT else None
-        if dropped is not None:
-            dropped[1].close()
-        return True
+            yield Part(answer)
 
 
 def direct_reads(store: Any, options: dict[str, str], patience: float) -> DirectReads | None:
@@ -142,13 +88,3 @@ def direct_reads(store: Any, options: dict[str, str], patience: float) -> Direct
     if not isinstance(store, S3Store) or unsigned or urllib.request.getproxies():
         return None
     return DirectReads(store, patience)
-
-
-def _ask(line: Any, target: str, headers: dict[str, str]) -> http.client.HTTPResponse:
-    try:
-        line.request("GET", target, headers=headers)
-        answer: http.client.HTTPResponse = line.getresponse()
-        return answer
-    except BaseException:
-        line.close()
-        raise

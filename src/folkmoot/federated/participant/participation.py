@@ -31,7 +31,7 @@ from folkmoot.federated.participant.connection import (
 from folkmoot.federated.participant.known import Known
 from folkmoot.federated.participant.participant import RoundResult, encode_figures
 from folkmoot.federated.participant.policy import NotAgreed, Policy
-from folkmoot.federated.participant.presigned import KeptConnection, PresignedBucket
+from folkmoot.federated.participant.presigned import PresignedBucket, kept_connections
 from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.clock import backoff
 from folkmoot.host.event_log import EventLog
@@ -117,7 +117,7 @@ class Participation:
         self._settings, self._policy = settings, settings.policy
         self._bucket: ParticipantBucket | PresignedBucket | CarriedWeights | None = None
         #: To the server of signed URLs, where weights go through some.
-        self._kept = KeptConnection()
+        self._connections = kept_connections()
         self._state = machine.ParticipantState()
         self._heard = machine.Heard("STANDBY", -1)
         self._news = asyncio.Event()
@@ -141,7 +141,7 @@ class Participation:
         finally:
             if isinstance(self._bucket, CarriedWeights):
                 self._bucket.close()
-            self._kept.close()
+            self._connections.close()
             await end_tasks(loops)
 
     async def _live(self) -> None:
@@ -276,7 +276,7 @@ class Participation:
             agree = self._policy.agree_to_url
             get_url = agree(start.get_url, f"{start.round}/global")
             put_url = agree(start.put_url, f"{start.round}/{self._line.participant_id}")
-            return PresignedBucket(get_url, put_url, most, self._kept)
+            return PresignedBucket(get_url, put_url, most, self._connections)
         if isinstance(self._bucket, ParticipantBucket | CarriedWeights):
             return self._bucket
         url = _bucket_url(self._settings, self._line.bucket)
