@@ -67,7 +67,6 @@ FAULTS: dict[str, Callable[[SmallRun], Awaitable[None]]] = {
 
 
 async def main(fault: str) -> None:
-    ip("link", "set", "lo", "up")
     ip("-6", "address", "flush", "dev", "lo")  # one way is easier to cut than two
     # On no machine, however slow, is it over before the line is back.
     config = {"total_steps": 10**6, "rounds_per_epoch": 8, "init_min_clients": 3}

@@ -21,7 +21,6 @@ LONGEST = 40.0
 
 
 def main() -> None:
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     methods = RemoteMethods("rollout-0")
     entered = threading.Event()
 

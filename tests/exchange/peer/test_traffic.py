@@ -2,38 +2,18 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from folkmoot.exchange.peer import Peer, PeerConfig, TurnedAway
+from support.namespace import run_alone
 from support.peers import heard, members, roster, strangers, told
 
-ALONE = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 
-
-def can_be_alone() -> bool:
-    try:
-        return subprocess.run([*ALONE, "true"], capture_output=True).returncode == 0
-    except FileNotFoundError:
-        return False
-
-
-@pytest.mark.skipif(not can_be_alone(), reason="needs `unshare -rn` (network namespaces)")
 def test_traffic_is_what_the_kernel_counts() -> None:
-    script = str(Path(__file__).with_name("count_traffic.py"))
-    path = os.pathsep.join(p for p in sys.path if p)
-    done = subprocess.run(
-        [*ALONE, sys.executable, script],
-        env=os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr
-    counted, kernel = map(int, done.stdout.split())
+    printed = run_alone(Path(__file__).with_name("count_traffic.py"), timeout=240)
+    counted, kernel = map(int, printed.split())
     assert abs(counted - kernel) < 0.05 * kernel
 
 
