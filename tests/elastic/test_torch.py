@@ -18,21 +18,27 @@ from support.examples import EXAMPLES
 EXAMPLE = EXAMPLES / "elastic_training.py"
 RUN = [*FOLKMOOT, "elastic", "run"]
 # The example's loop; each rank kills itself once, at another point of a step, and is started again.
-# It waits until all are there: when the last that has the state dies, nobody can pass it on.
+# It waits until all are there: when the last that has the state dies, nobody can pass it on. The
+# others go on slowly once it is ready to join: there are enough steps for all that is to come.
 KILLED = """
 import os, pathlib, signal, sys, time
 sys.path.insert(0, {examples!r})
 import torch
 from elastic_training import *
 
+def ready(rank):
+    return pathlib.Path({folder!r}, f"ready-{{rank}}")
+
 def die(training, step, rank, first):
     it = training.iteration
     if (it.rank, it.incarnation, training.size) == (rank, 1, 3) and step >= first:
+        ready(rank).unlink()
         os.kill(os.getpid(), signal.SIGKILL)
 
 torch.set_num_threads(1)
 model = build()
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+ready(os.environ["RANK"]).touch()
 with ElasticTraining(model=model, optimizer=optimizer) as training:
     for attempt in training.steps({steps}):
         with attempt as step:
@@ -43,7 +49,8 @@ with ElasticTraining(model=model, optimizer=optimizer) as training:
             update(model, optimizer, mean)
             tell(training, step, mean[-1].item(), pathlib.Path({folder!r}))
             die(training, step, 0, 25)
-        # A process takes seconds to start.
+        while not all(ready(rank).exists() for rank in range(3)):
+            time.sleep(0.01)
         time.sleep(0.0 if training.size == 3 else 0.25)
 """
 

@@ -111,14 +111,15 @@ def test_a_read_survives_a_connection_that_broke(tcp_store_url: str, store_prefi
 
 
 def test_a_brief_wait_is_brief(tcp_store_url: str, store_prefix: str) -> None:
-    """A time-out of the socket would take up to 8 ms here."""
+    """A time-out of the socket would take 4 to 8 ms here; any may take longer on a busy machine."""
     store = open_store(tcp_store_url, store_prefix)
-    took = []
-    for _ in range(20):
+    took, deadline = 1.0, time.monotonic() + 60
+    while took >= 0.004:
+        assert time.monotonic() < deadline
         began = time.monotonic()
         assert store.wait("never", 0.001) is None
-        took.append(time.monotonic() - began)
-    assert 0.001 <= min(took) < 0.004
+        took = time.monotonic() - began
+    assert took >= 0.001
     store.close()
 
 
@@ -153,8 +154,8 @@ def test_two_threads_on_one_connection_are_told_to_clone(tcp_store_url: str) -> 
     store = connect(tcp_store_url)
     with ThreadPoolExecutor(1) as thread:
         waiting = thread.submit(store.wait, "never", 600)
-        with pytest.raises(TimeoutError):
-            waiting.result(0.2)
+        while not store.busy.locked():
+            time.sleep(0.001)
         with pytest.raises(StoreError, match="give each its clone"):
             store.get("key")
         store.close()
