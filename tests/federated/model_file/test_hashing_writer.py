@@ -11,6 +11,7 @@ from blake3 import blake3
 from folkmoot.federated.model_file.hashing_writer import MAPPED_PIECE, PIECE, HashingWriter
 from folkmoot.federated.model_file.layout import layout_of
 from folkmoot.federated.model_file.reader import ModelFile
+from folkmoot.federated.model_file.writer import reopened
 from support.models import save_model
 
 
@@ -87,20 +88,28 @@ def test_a_block_written_twice_is_no_model(tmp_path):
         written(tmp_path / "a", arrays, [*blocks[:-1], blocks[0]])
 
 
-@pytest.mark.parametrize("early", ["never", "too early", "whole"])
-def test_a_name_is_given_to_what_is_on_the_disk(tmp_path, monkeypatch, early):
-    """The body is synced behind its last byte: by `sync_early`, or else by `commit`."""
+def test_a_name_is_given_to_what_is_on_the_disk(tmp_path, monkeypatch):
     arrays, seen = model(1000, 1000), []
     sync, replace = os.fdatasync, os.replace
     monkeypatch.setattr(os, "fdatasync", lambda fd: (seen.append("body"), sync(fd)))
     monkeypatch.setattr(os, "replace", lambda *names: (seen.append("name"), replace(*names)))
     writer = HashingWriter(tmp_path / "0" / "global", layout_of(arrays))
     writer.write("a0", 0, arrays["a0"])
-    if early == "too early":
-        writer.sync_early()
     seen.append("last byte")
     writer.write("a1", 0, arrays["a1"])
-    if early == "whole":
-        writer.sync_early()
     writer.commit()
     assert seen[-3:] == ["last byte", "body", "name"]
+
+
+def test_who_reads_a_model_before_it_has_a_name_holds_its_file(tmp_path):
+    """Nobody writes over it: neither while it has no name, nor when it was pruned."""
+    arrays = model(1000)
+    written(tmp_path / "spare", arrays, cut(arrays, 100))
+    writer = HashingWriter(tmp_path / "a", layout_of(arrays), tmp_path / "spare")
+    writer.write_all(arrays)
+    with writer.open_unnamed() as file:
+        writer.commit()
+        os.rename(tmp_path / "a", tmp_path / "spare")
+        assert reopened(tmp_path / "spare", tmp_path / "b") == -1
+        save_model(tmp_path / "c", arrays)
+        assert file.read() == (tmp_path / "c").read_bytes()

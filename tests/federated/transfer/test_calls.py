@@ -59,7 +59,10 @@ async def test_rounds_need_no_request_but_calls_and_updates(tmp_path: Path) -> N
         service, fetched, called = w.server.service, [], []
         fetch, call = service._grant_fetch, service._grant_call
         service._grant_fetch = lambda request: (fetched.append(request.round), fetch(request))[1]
-        service._grant_call = lambda request: (called.append(request.round), call(request))[1]
+        service._grant_call = lambda request, asked: (
+            called.append(request.round),
+            call(request, asked),
+        )[1]
         await take_part(PlusOne(1000), Settings(address=w.server.address, run_id=RUN))
         await w.server.finished()
         assert set(fetched) <= {1}, "before there is a line, a round is heard of over gRPC"

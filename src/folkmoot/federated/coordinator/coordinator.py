@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,6 +39,7 @@ from folkmoot.federated.coordinator.metrics import Meters
 from folkmoot.federated.coordinator.secure_rounds import SecureRounds
 from folkmoot.federated.coordinator.sums import Summed, write_sum
 from folkmoot.federated.coordinator.updates import Made, combine, culprits, lost
+from folkmoot.federated.model_file.hashing_writer import HashingWriter
 from folkmoot.federated.model_file.layout import Array, BadModel, layout_of
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.secure.masks import Mask
@@ -100,7 +102,9 @@ class Coordinator:
         self.secret = load_secret(folder / "secret", config.seed)
         #: Seals our answers; participants know us by it.
         self.identity = Identity.load(folder / "coordinator.key")
-        seed = round_seed(self.secret)
+        self._seed = round_seed(self.secret)
+        #: Is given the next model and those who will be called to it, before it is durable.
+        self.show_next: Callable[[int, tuple[str, ...], HashingWriter], None] = _show_nobody
         self._durable: Durable[State] = Durable(
             rules,
             journal(folder / "journal"),
@@ -108,7 +112,7 @@ class Coordinator:
             self._create,
             self._act,
             clock=lambda last: rising_clock(last, clock),
-            draw=lambda: seed,
+            draw=lambda: self._seed,
             compact_bytes=COMPACT_BYTES,
         )
         self.resumed, self.now = self._durable.resumed, self._durable.now
@@ -332,12 +336,25 @@ class Coordinator:
         await self._tidy(round_, deliveries)
 
     async def _combined(self, deliveries: list[Delivery], residue: list[Mask] | None) -> Made:
-        early = None if residue is not None else await self.early.made_of(deliveries)
-        if early is not None:
-            return early
+        if residue is None:
+            show = partial(self.show_next, self.state.round + 1, self._called_next())
+            if (early := await self.early.made_of(deliveries, show)) is not None:
+                return early
         return await self.run(
             combine, self.config, self.store, self.state, self.secret, deliveries, residue
         )
+
+    def _called_next(self) -> tuple[str, ...]:
+        """Who is called to the next round, if nothing happens before: others need not see it.
+
+        The round is closed with these updates, which is on the disk, so the model is certain; it
+        counts when it is on the disk itself.
+        """
+        if self._central is not None:  # whose loss decides whether there is a next round
+            return ()
+        written = m.Written(self.state.round, "")
+        after = rules.apply(self.state, written, self.now(), self._seed).state
+        return after.selected if after.phase is rules.Phase.ROUND else ()
 
     async def _sum(
         self,
@@ -449,6 +466,10 @@ def _differences(state: State, config: Federation) -> str:
 def _shown(state: State) -> tuple[Any, ...]:
     """What every participant goes by."""
     return state.phase, state.round, state.selected, bool(state.closing)
+
+
+def _show_nobody(round_: int, ids: tuple[str, ...], model: HashingWriter) -> None:
+    """Of a coordinator that carries no weights."""
 
 
 def _wake(waiting: "asyncio.Future[None]") -> None:

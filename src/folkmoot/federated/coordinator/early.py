@@ -122,8 +122,13 @@ class EarlySums:
                 return []
         return found
 
-    async def made_of(self, deliveries: Sequence[Delivery]) -> Made | None:
-        """The model of exactly these is in the bucket, if it was begun and came to something."""
+    async def made_of(
+        self, deliveries: Sequence[Delivery], show: Callable[[HashingWriter], None]
+    ) -> Made | None:
+        """The model of exactly these is in the bucket, if it was begun and came to something.
+
+        `show` sees it while the disk gets it, on another thread.
+        """
         begun, self._sum = self._sum, None
         self._coming.clear()
         self._judged.clear()
@@ -134,7 +139,7 @@ class EarlySums:
             return None
         try:
             # On its own thread, behind the sum: no other has to be woken between the two.
-            return await asyncio.wrap_future(self._thread.submit(begun.publish))
+            return await asyncio.wrap_future(self._thread.submit(begun.publish, show))
         except (CombineFailed, BadModel, OSError, CancelledError):
             return None  # it is made once more, and then told of
         except asyncio.CancelledError:
@@ -201,16 +206,16 @@ class _Sum:
                     seed=b"",
                 )
                 figures = self._config.aggregation.combine(round_)
-                out.sync_early()
             except BaseException:
                 out.close()
                 raise
             return Written(out, figures)
 
-    def publish(self) -> Made:
+    def publish(self, show: Callable[[HashingWriter], None]) -> Made:
         """Name the model, which counts from now on."""
         written = self.future.result()
         with closing(written.out):
+            show(written.out)
             digest = self._store.publish_global(self._round + 1, written.out)
             return Made(digest, written.figures)
 

@@ -51,6 +51,7 @@ async def serving(
     """Run a coordinator for as long as the block runs."""
     coordinator = make(config)
     server = new_server(_options(config))
+    service: CoordinatorService | None = None
     weights: WeightsListener | None = None
     stop_metrics: Callable[[], None] = lambda: None  # noqa: E731 - the no-op of what follows
     try:
@@ -82,6 +83,8 @@ async def serving(
         if weights is not None:
             await asyncio.to_thread(weights.close)
         await coordinator.stop()
+        if service is not None:
+            service.close()
         await asyncio.to_thread(stop_metrics)
 
 

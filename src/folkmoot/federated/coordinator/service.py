@@ -9,6 +9,7 @@ update; INVALID_ARGUMENT for a bad one; DATA_LOSS for a damaged one. The details
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, NoReturn
 
 import grpc
@@ -27,10 +28,18 @@ from folkmoot.federated.coordinator.evaluation import told_evaluation
 from folkmoot.federated.coordinator.secure_rounds import refusal
 from folkmoot.federated.coordinator.turns import Rate, Turns
 from folkmoot.federated.coordinator.updates import Judgement, judged, judged_as_it_came, most_bytes
+from folkmoot.federated.model_file.hashing_writer import HashingWriter
 from folkmoot.federated.secure.messages import BadMessage
 from folkmoot.federated.secure.participant_attempt import Distrust
 from folkmoot.federated.signing import seal_answer, verify_request
-from folkmoot.federated.transfer.transfers import Sending, Taking, Telling, Transfer
+from folkmoot.federated.transfer.listener import Asked
+from folkmoot.federated.transfer.transfers import (
+    NextModel,
+    Sending,
+    Taking,
+    Telling,
+    Transfer,
+)
 from folkmoot.federated.transfer.uploads import TOKEN_BYTES
 from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.signing import SESSION_BYTES, Nonces, Unauthenticated
@@ -88,6 +97,11 @@ class CoordinatorService:
         self._limit = (-1, 0)
         #: Where we carry weights, once we do.
         self.weights_port = 0
+        #: Calls that lines hold open, by whom.
+        self._calls: dict[str, Asked] = {}
+        self._next: NextModel | None = None
+        self._loop = asyncio.get_running_loop()
+        coordinator.show_next = self._show_next
 
     def handler(self) -> grpc.GenericRpcHandler:
         return grpc.method_handlers_generic_handler(
@@ -151,7 +165,8 @@ class CoordinatorService:
             weights_port=self.weights_port,
         )
 
-    async def Heartbeat(self, request: Any) -> Any:
+    async def Heartbeat(self, request: Any, call: Asked | None = None) -> Any:
+        """`call` is what a line holds open for it."""
         id = self._named(self._proven("Heartbeat", request))
         seen = rules.Advert(
             wire.STATE_NAME.get(request.seen_state, ""), request.seen_round, request.seen_expected
@@ -178,6 +193,8 @@ class CoordinatorService:
                     expected=advert.expected,
                     task=self._task(id) if request.want_task and advert.expected else None,
                 )
+            if call is not None:
+                self._hold(id, call)
             latest = await self.coordinator.changed(id, left)
 
     async def StartTrainingRound(self, request: Any) -> Any:
@@ -315,7 +332,7 @@ class CoordinatorService:
 
     # Weights that we carry ourselves.
 
-    async def grant(self, request: Any) -> Transfer:
+    async def grant(self, request: Any, asked: Asked) -> Transfer:
         """What a line that carries weights may do, by the same rules as the methods above."""
         kind = request.WhichOneof("what")
         if kind == "fetch":
@@ -326,17 +343,50 @@ class CoordinatorService:
             call = self._answered("EndTrainingRound", self.EndTrainingRound, request.end)
             return Telling(wire.TransferAnswer(end=await call))
         if kind == "call":
-            return await self._grant_call(request.call)
+            return await self._grant_call(request.call, asked)
         known = "fetch, store, end and call"
         raise RequestRefused(Code.UNIMPLEMENTED, f"this coordinator knows {known}")
 
-    async def _grant_call(self, request: Any) -> Transfer:
-        """A heartbeat; the round's model goes with the one that calls to it."""
-        heard = await self._answered("Heartbeat", self.Heartbeat, request)
+    async def _grant_call(self, request: Any, asked: Asked) -> Transfer:
+        """A heartbeat; the round's model goes with the one that calls to it, or before it."""
+        try:
+            heartbeat = partial(self.Heartbeat, call=asked)
+            heard = await self._answered("Heartbeat", heartbeat, request)
+        finally:
+            id = self._names.get(request.proof.public_key, request.proof.public_key.hex())
+            if self._calls.get(id) is asked:
+                del self._calls[id]
         answer = wire.TransferAnswer(call=heard)
         if not heard.HasField("task") or heard.task.initial:
             return Telling(answer)
+        if asked.digest_ahead == heard.task.global_digest.hex():
+            return Telling(answer)
         return Sending(self.coordinator.store.global_target(heard.task.round), 0, answer)
+
+    def _hold(self, id: str, call: Asked) -> None:
+        """Keep a call until there is news, and send it what is there of them."""
+        self._calls[id] = call
+        state, model = self.coordinator.state, self._next
+        if model is not None and model.round == state.round + 1 and id in model.ids:
+            call.send_ahead(model.sending())
+
+    def _show_next(self, round_: int, ids: tuple[str, ...], model: HashingWriter) -> None:
+        """Give the next model to those who wait to be called to it. On another thread."""
+        shown = NextModel(round_, ids, model.open_unnamed(), model.digest().hex())
+        self._loop.call_soon_threadsafe(self._send_next, shown)
+
+    def _send_next(self, model: NextModel) -> None:
+        self.close()
+        self._next = model
+        for id in model.ids:
+            if call := self._calls.get(id):
+                call.send_ahead(model.sending())
+
+    def close(self) -> None:
+        """Let the next model go; who is being sent it has a hold of its own."""
+        if self._next is not None:
+            self._next.file.close()
+            self._next = None
 
     def _grant_fetch(self, request: Any) -> Transfer:
         id = self._named(self._proven("Fetch", request))

@@ -9,6 +9,7 @@ import secrets
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -45,7 +46,6 @@ class ModelWriter:
             position += meta.nbytes
         self._total, self._left = position, position - len(head)
         self._lock = threading.Lock()
-        self._synced = False
         try:
             os.ftruncate(self._fd, position)
             self._put(memoryview(head), 0)
@@ -66,22 +66,21 @@ class ModelWriter:
         for name, meta in self.layout.items():
             self.write(name, 0, np.ascontiguousarray(arrays[name], meta.numpy).reshape(-1))
 
-    def sync_early(self) -> None:
-        """Sync all but the name, once everything is written; only `commit` promises anything."""
-        whole = self._left == 0
-        self._sync_body()
-        self._synced = whole
-
-    def _sync_body(self) -> None:
-        # The size is metadata that fdatasync keeps; the time of the last change is not needed.
-        os.fdatasync(self._fd)
+    def open_unnamed(self) -> BinaryIO:
+        """What was written, for who may read it before `commit`; nobody writes over it then."""
+        # Ours was exclusive to know that nobody reads what we wrote over.
+        fcntl.flock(self._fd, fcntl.LOCK_SH)
+        file = open(self.staging, "rb", buffering=0)  # noqa: SIM115 - it is the caller's
+        fcntl.flock(file, fcntl.LOCK_SH)
+        return file
 
     def commit(self, *, durable: bool = True) -> None:
         """Make the file appear under its name, whole; with `durable`, past a power cut too."""
         if self._left != 0:
             raise ValueError(f"{self.path.name} is written wrongly: {self._left} bytes off")
-        if durable and not self._synced:
-            self._sync_body()
+        if durable:
+            # The size is metadata that fdatasync keeps; the time of the last change is not needed.
+            os.fdatasync(self._fd)
         os.replace(self.staging, self.path)
         self.found = os.fstat(self._fd)
         os.close(self._fd)

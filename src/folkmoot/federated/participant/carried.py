@@ -107,7 +107,10 @@ class CarriedWeights:
 
     def _called_over(self, line: socket.socket, heartbeat: Any) -> Any:
         line.sendall(encode_frame(wire.TransferRequest(call=heartbeat)))
-        told = _answer(line)
+        told, ahead = _answer(line), None
+        if told.ahead:
+            ahead = self._taken_ahead(line, told)
+            told = _answer(line)
         answer = self._known.checked("Heartbeat", heartbeat, told.call)
         line.settimeout(STALL)
         if told.size:
@@ -116,7 +119,21 @@ class CarriedWeights:
                 self._called.take(line, told)
             except (OSError, WeightsUnavailable):  # what is missing is asked for when it is due
                 self._hang_up()
+        elif ahead is not None and ahead.hasher.digest() == answer.task.global_digest:
+            ahead.round = answer.round
+            self._called = ahead
         return answer
+
+    def _taken_ahead(self, line: socket.socket, told: Any) -> _Fetching:
+        """A model that may be the next one: nothing is done with it before we are called to it."""
+        patience, ahead = line.gettimeout(), _Fetching(-1, self._max_object)
+        line.settimeout(STALL)
+        try:
+            ahead.take(line, told)
+        except WeightsUnavailable as error:
+            raise ConnectionError(str(error)) from error
+        line.settimeout(patience)
+        return ahead
 
     def read_global(self, round_: int, digest: bytes, stamp: bytes = b"") -> Arrays:
         """The round's global model, when its bytes are the ones announced."""

@@ -9,7 +9,8 @@ and `weights_port`. On it go frames of `coordinator.proto` and bodies:
                                                            <- answer, answer
 
 A `call` is a heartbeat: it is held until there is something to hear, and when that is a round, the
-round's model comes with it. So a round is one trip down and one up. After a cut, `fetch` asks for
+round's model comes with it; or before it, while the disk gets it (`ahead`), and then the answer
+says that this is it. So a round is one trip down and one up. After a cut, `fetch` asks for
 the rest of a model, and `store` asks first how much of an update has come.
 
 Every request is signed like one over gRPC. Nothing is kept of a line: when it breaks, the next one

@@ -13,13 +13,14 @@ import contextlib
 import os
 import socket
 import ssl
+import threading
 from collections.abc import Awaitable, Callable
 from itertools import cycle
 from typing import Any
 
 from folkmoot.federated import wire
 from folkmoot.federated.transfer.lines import ANSWER, HELD, STALL, Life, Line, LineThread
-from folkmoot.federated.transfer.transfers import Transfer
+from folkmoot.federated.transfer.transfers import SendingAhead, Transfer
 from folkmoot.federated.wire import RequestRefused
 
 #: Bodies are encrypted, hashed and written without the interpreter's lock, which is taken again for
@@ -31,7 +32,7 @@ LINES = 4096
 INTRODUCTION = 10.0
 IDLE = 600.0
 
-Grant = Callable[[Any], Awaitable[Transfer]]
+Grant = Callable[[Any, "Asked"], Awaitable[Transfer]]
 
 
 class WeightsListener:
@@ -78,11 +79,13 @@ class WeightsListener:
         yield from line.handshake()
         while True:
             request = yield from line.read_frame(wire.TransferRequest)
-            asked = _Asked(self._loop, self._grant, request, lambda: thread.resume(line))
+            asked = Asked(self._loop, self._grant, request, lambda: thread.resume(line))
             try:
-                yield HELD if request.HasField("call") else ANSWER
+                while not asked.is_answered:
+                    yield HELD if request.HasField("call") else ANSWER
+                    yield from asked.carry_ahead(line)
             finally:
-                asked.cancel()
+                asked.close()
             line.allow(STALL)
             try:
                 transfer = asked.result()
@@ -96,8 +99,8 @@ class WeightsListener:
             line.allow(IDLE)
 
 
-class _Asked:
-    """A request that the event loop looks at, for a thread that goes on when `answered` is called.
+class Asked:
+    """A request that the event loop looks at, for a thread that goes on when `resume` is called.
 
     `asyncio.run_coroutine_threadsafe` does the same with a second future and two more turns of the
     loop, which is dear beside a small model.
@@ -108,12 +111,35 @@ class _Asked:
         loop: asyncio.AbstractEventLoop,
         grant: Grant,
         request: Any,
-        answered: Callable[[], None],
+        resume: Callable[[], None],
     ) -> None:
         self._loop, self._grant, self._request = loop, grant, request
-        self._answered, self._cancelled = answered, False
+        self._resume, self._closed = resume, False
         self._task: asyncio.Task[Transfer] | None = None
+        #: What goes before the answer, until it is carried, and its digest.
+        self._ahead: SendingAhead | None = None
+        self.digest_ahead = ""
+        self._lock = threading.Lock()
         loop.call_soon_threadsafe(self._begin)
+
+    @property
+    def is_answered(self) -> bool:
+        return self._task is not None and self._task.done()
+
+    def send_ahead(self, model: SendingAhead) -> None:
+        """Send this before the answer; once for a request. From whatever thread."""
+        with self._lock:
+            if self._closed or self.digest_ahead:
+                model.close()
+                return
+            self._ahead, self.digest_ahead = model, model.digest
+        self._resume()
+
+    def carry_ahead(self, line: Line) -> Life:
+        with self._lock:
+            model, self._ahead = self._ahead, None
+        if model is not None:
+            yield from model.carry(line)
 
     def result(self) -> Transfer:
         """Once it was answered: what was granted, or `RequestRefused`."""
@@ -122,27 +148,31 @@ class _Asked:
             raise ConnectionAbortedError("the coordinator ends")
         return self._task.result()
 
-    def cancel(self) -> None:
-        """The line is gone; nothing when there is an answer."""
-        self._cancelled = True
-        if self._task is None or not self._task.done():
+    def close(self) -> None:
+        """Nobody waits for it any more: there is an answer, or the line is gone."""
+        with self._lock:
+            self._closed = True
+            model, self._ahead = self._ahead, None
+        if model is not None:
+            model.close()
+        if not self.is_answered:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and so is all on it
                 self._loop.call_soon_threadsafe(self._end)
 
     # On the loop.
 
     def _begin(self) -> None:
-        if not self._cancelled:
+        if not self._closed:
             self._task = self._loop.create_task(self._granted())
             self._task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[Transfer]) -> None:
         if not task.cancelled():
             task.exception()  # else it is warned of where the line is gone meanwhile
-        self._answered()
+        self._resume()
 
     async def _granted(self) -> Transfer:
-        return await self._grant(self._request)
+        return await self._grant(self._request, self)
 
     def _end(self) -> None:
         if self._task is not None:

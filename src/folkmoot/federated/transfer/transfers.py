@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from folkmoot.federated import wire
 from folkmoot.federated.transfer.frames import corked
@@ -31,29 +31,62 @@ class Telling:
 
 
 class Sending:
-    """A file from `offset` on. Nobody writes over it while it is held: see `HashingWriter`."""
+    """A file from `offset` on. Nobody writes over it while it is held: see `reopened`."""
 
     def __init__(self, path: Path, offset: int, answer: Any = None) -> None:
         self._path, self._offset = path, offset
         self._answer = answer or wire.TransferAnswer()
 
     def carry(self, line: Line) -> Life:
-        line.allow(STALL)
         with self._path.open("rb", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            size = os.fstat(file.fileno()).st_size
-            start = min(self._offset, size)
-            self._answer.size, self._answer.offset = size, start
+            yield from _send_file(line, file, self._offset, self._answer)
 
-            def view(done: int) -> memoryview:
-                got = os.preadv(file.fileno(), [line.piece], start + done)
-                if got == 0:
-                    raise OSError("the model's file was cut off while it was sent")
-                return line.piece[:got]
 
-            with corked(line.socket):
-                yield from line.send_frame(self._answer)
-                yield from line.send(view, size - start)
+class SendingAhead:
+    """A model that may be the next one, to who waits to be called: the call to it follows."""
+
+    def __init__(self, file: BinaryIO, digest: str) -> None:
+        """`file` is ours from now on."""
+        self._file, self.digest = file, digest
+
+    def carry(self, line: Line) -> Life:
+        with self._file:
+            yield from _send_file(line, self._file, 0, wire.TransferAnswer(ahead=True))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class NextModel(NamedTuple):
+    """The model of round `round`, on its way to the disk, and who will be called to it."""
+
+    round: int
+    ids: tuple[str, ...]
+    file: BinaryIO
+    digest: str
+
+    def sending(self) -> SendingAhead:
+        fd = os.dup(self.file.fileno())
+        return SendingAhead(open(fd, "rb", buffering=0), self.digest)
+
+
+def _send_file(line: Line, file: BinaryIO, offset: int, answer: Any) -> Life:
+    """`answer`, and the file from `offset` on."""
+    line.allow(STALL)
+    size = os.fstat(file.fileno()).st_size
+    start = min(offset, size)
+    answer.size, answer.offset = size, start
+
+    def view(done: int) -> memoryview:
+        got = os.preadv(file.fileno(), [line.piece], start + done)
+        if got == 0:
+            raise OSError("the model's file was cut off while it was sent")
+        return line.piece[:got]
+
+    with corked(line.socket):
+        yield from line.send_frame(answer)
+        yield from line.send(view, size - start)
 
 
 class Taking:
