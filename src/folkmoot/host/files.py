@@ -21,11 +21,17 @@ class StagedFile:
     obstore leaves out of listings, so one orphaned by a kill is never taken for an object.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, reopen: Callable[[Path], int] | None = None) -> None:
+        """`reopen` gives a file to write over, under this name, or -1: its pages are ready."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self.staging = path.with_name(f"{path.name}#{secrets.randbits(48)}")
-        self._file = open(self.staging, "xb", buffering=0)  # noqa: SIM115
+        fd = reopen(self.staging) if reopen is not None else -1
+        self._reopened = fd >= 0
+        if self._reopened:
+            self._file = open(fd, "r+b", buffering=0)  # noqa: SIM115
+        else:
+            self._file = open(self.staging, "xb", buffering=0)  # noqa: SIM115
 
     def write(self, chunk: bytes | bytearray | memoryview) -> None:
         rest = memoryview(chunk).cast("B")
@@ -38,6 +44,8 @@ class StagedFile:
 
         What is not `durable` may be gone after a power cut.
         """
+        if self._reopened:  # what was written over may have been longer
+            self._file.truncate()
         if durable:
             with naming(self.path):
                 os.fsync(self._file.fileno())

@@ -56,6 +56,27 @@ def test_of_another_body_than_the_announced_nothing_stays(store: CoordinatorBuck
     assert not store.finite_layout(announced)
 
 
+def test_what_is_used_up_is_written_over(store: CoordinatorBucket) -> None:
+    """A file that is there already costs a fraction of a new one; nothing is left of it."""
+    arrays = {"w": np.ones(MANY, np.float32)}
+    with closing(store.new_global(3, layout_of(arrays))) as written:
+        written.write_all(arrays)
+        store.publish_global(3, written)
+    model = store.global_path(3).stat().st_ino
+    delivery = delivered(store, np.ones(MANY, np.float32))
+    update = store.take(delivery, 1 << 30).stat().st_ino
+    store.consume([delivery])
+    store.forget_rounds(3)
+    shorter = delivered(store, np.zeros(MANY // 2, np.float32))
+    path = store.take(shorter, 1 << 30)
+    assert (path.stat().st_ino, digest_of(path)) == (update, shorter.digest)
+    with closing(store.new_global(4, layout_of(arrays))) as written:
+        written.write_all(arrays)
+        digest = store.publish_global(4, written)
+    path = store.global_path(4)
+    assert (path.stat().st_ino, digest_of(path)) == (model, digest)
+
+
 def test_after_a_start_a_model_is_read_anew(tmp_path: Path, store: CoordinatorBucket) -> None:
     """Our copy of it was not synced: a power cut may have left anything there."""
     arrays = {"w": np.ones(MANY, np.float32)}

@@ -18,6 +18,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,6 +32,7 @@ from folkmoot.federated.model_file.file_stat import only_we_can_write, stamp
 from folkmoot.federated.model_file.hashing_writer import PIECE, HashingWriter
 from folkmoot.federated.model_file.layout import Layout
 from folkmoot.federated.model_file.reader import ModelFile
+from folkmoot.federated.model_file.writer import reopened
 from folkmoot.federated.participant.bucket import SPARE
 from folkmoot.federated.transfer.uploads import Uploads, arrived
 from folkmoot.host.files import StagedFile, write_atomically
@@ -78,7 +80,9 @@ class CoordinatorBucket:
         path.parent.mkdir(parents=True, exist_ok=True)
         limit = min(limit, self.max_object)
         if self.bucket.folder is None:
-            if layout := self._download(key, path, limit, delivery.digest):
+            if layout := self._download(
+                key, path, limit, self._spare_of(delivery), delivery.digest
+            ):
                 self._finite[path] = layout
             return path
         try:
@@ -119,6 +123,8 @@ class CoordinatorBucket:
             if int(path.parent.name) <= last:
                 self._finite.pop(path, None)
         for entry in _rounds(self._spool, last):
+            if self.bucket.folder is None:
+                self._put_aside(entry / "global", _spare(entry / "global"))
             _remove(entry)
         if (sums := self.sum_path(last).parent).exists():
             for entry in _rounds(sums, last):
@@ -127,15 +133,15 @@ class CoordinatorBucket:
     def consume(self, used: Iterable[Delivery]) -> None:
         """These updates are part of a global model, and are nobody's business any more.
 
-        In a folder their files are put aside for their own senders to write over: a file that is
-        there already costs a fraction of a new one.
+        Their files are put aside for the next ones of their senders to be written over them: a
+        file that is there already costs a fraction of a new one.
         """
+        used = list(used)
         if self.bucket.folder is None:
             self.bucket.delete_all([delivery.key for delivery in used])
-            return
         for delivery in used:
-            if self.uploads is not None:
-                self._put_aside(self.taken(delivery), self._spool / SPARE / delivery.id)
+            if self.uploads is not None or self.bucket.folder is None:
+                self._put_aside(self.taken(delivery), self._spare_of(delivery))
             else:
                 self.taken(delivery).unlink(missing_ok=True)
                 path = self.bucket.folder / delivery.key
@@ -148,6 +154,10 @@ class CoordinatorBucket:
         for delivery in used:
             with contextlib.suppress(FileNotFoundError):
                 os.replace(self.taken(delivery), self.bucket.folder / delivery.key)
+
+    def _spare_of(self, delivery: Delivery) -> Path:
+        """Where a private copy of an earlier update of the same sender waits."""
+        return self._spool / SPARE / delivery.id
 
     def _put_aside(self, path: Path, spare: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -163,7 +173,7 @@ class CoordinatorBucket:
         """A local file of the round's global model; downloaded once when the bucket is remote."""
         path = self.global_target(round_)
         if self.bucket.folder is None and not path.exists():
-            self._download(f"{round_}/global", path, self.max_object)
+            self._download(f"{round_}/global", path, self.max_object, _spare(path))
         return path
 
     def global_layout(self, round_: int) -> Layout:
@@ -182,8 +192,7 @@ class CoordinatorBucket:
     def new_global(self, round_: int, layout: Layout) -> HashingWriter:
         """The round's global model, to be written; over the file of a pruned one if there is."""
         path = self.global_target(round_)
-        spare = None if self.bucket.folder is None else _spare(path)
-        return HashingWriter(path, layout, spare, mapped=self.bucket.folder is not None)
+        return HashingWriter(path, layout, _spare(path), mapped=self.bucket.folder is not None)
 
     def publish_global(self, round_: int, written: HashingWriter) -> str:
         """Put a written global model where participants read it; its digest."""
@@ -247,11 +256,16 @@ class CoordinatorBucket:
         self.bucket.delete_all([object_.key for object_ in found])
         return len(found)
 
-    def _download(self, key: str, path: Path, limit: int, digest: str = "") -> Layout | None:
-        """A file of an object, of this digest if it is told; its layout if all of it is finite."""
+    def _download(
+        self, key: str, path: Path, limit: int, spare: Path, digest: str = ""
+    ) -> Layout | None:
+        """A file of an object, of this digest if it is told; its layout if all of it is finite.
+
+        Over `spare`, if that is there.
+        """
         size, pieces = self.bucket.read(key, limit)
         hasher, floats = blake3(), ArrivingFloats(size)
-        with StagedFile(path) as staged:
+        with StagedFile(path, partial(reopened, spare)) as staged:
             for piece in pieces:
                 # In stretches that stay in the cache between the three.
                 for start in range(0, len(piece), PIECE):

@@ -101,7 +101,8 @@ class CoordinatorService:
         self._calls: dict[str, Asked] = {}
         self._next: NextModel | None = None
         self._loop = asyncio.get_running_loop()
-        coordinator.show_next = self._show_next
+        if self.config.bucket.carried:
+            coordinator.show_next = self._show_next
 
     def handler(self) -> grpc.GenericRpcHandler:
         return grpc.method_handlers_generic_handler(
