@@ -21,6 +21,7 @@ from folkmoot.federated.coordinator.config import SecurityConfig
 from folkmoot.federated.model_file.layout import encode_header, layout_of
 from folkmoot.federated.model_file.reader import digest_of
 from folkmoot.federated.names import CARRIED
+from folkmoot.federated.participant.bucket import ParticipantBucket
 from folkmoot.federated.participant.carried import CarriedWeights
 from folkmoot.federated.transfer import frames
 from folkmoot.federated.transfer.uploads import STRETCH, Upload
@@ -261,3 +262,23 @@ async def test_an_aggregator_makes_no_model_and_begins_none(tmp_path: Path) -> N
         await deliver(other, weights(2), 2)
         await model_of_2(w)
         assert late == [1]
+
+
+async def test_a_sum_of_what_came_out_of_a_remote_bucket_begins_before_the_record(
+    tmp_path: Path,
+) -> None:
+    config = with_bucket(config_of(tmp_path), url="memory:")
+    async with running_federation(tmp_path, config) as w:
+        shared = ParticipantBucket(w.coordinator.store.bucket)
+        both = await w.join("a", "b")
+        for one in both:
+            one.weights = shared
+            await one.deliver([0.0] * 4)
+        await w.coordinator.until(lambda state: state.round == 1)
+        late = combined_at_the_end(w)
+        for one, value in zip(both, (1.0, 3.0), strict=True):
+            await one.deliver([value] * 4, 1)
+        await w.coordinator.until(lambda state: state.round == 2)
+        model = shared.read_global(2, bytes.fromhex(w.state.global_digest))
+        assert list(model["weights"]) == [2.0] * 4
+        assert late == []

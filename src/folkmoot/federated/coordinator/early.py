@@ -2,7 +2,8 @@
 
 When every update that a round waits for is on its way, their mean is begun: block by block, in the
 order of ids, each block as soon as all of them have it. So it has the bits it would have had later.
-A small one begins when all of them have come, while the disk still gets the record of the last.
+A small one, and one of updates out of a remote bucket, begins when all of them have come, while the
+disk still gets the record of the last.
 
 It is a guess. It counts only if the round closes with exactly these bodies and sample counts, by
 their digests; otherwise nothing is left of it, and the model is made of the files as ever. The sum
@@ -75,7 +76,7 @@ class EarlySums:
         #: for it; nor is a step that travelled in fewer bytes read faster than it comes.
         plain = config.aggregation.reads_once and not config.secure.enabled
         unpacked = config.compression.method == "none" and not config.security.aggregators
-        self._possible = store.uploads is not None and plain and unpacked
+        self._possible = store.hashes and plain and unpacked
 
     def note(self, id: str, upload: Upload, samples: int) -> None:
         """This body of the round in progress is on its way."""
