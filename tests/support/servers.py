@@ -1,12 +1,16 @@
 """Real servers for tests: each starts on free loopback ports in its own folder, stops by pid."""
 
+import fcntl
+import functools
 import http.server
 import json
+import os
 import re
 import secrets
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
@@ -56,16 +60,35 @@ class S3Server:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on which nothing listens, nor on the ones after them.
+    """Ports on which nothing listens, nor on the ones after them; ours until this process ends.
 
     They are below those that the system hands out: any connection may get one of those meanwhile.
     """
     found: list[int] = []
     while len(found) < count:
         port = 20_000 + 2 * secrets.randbelow(6_000)
-        if port not in found and _is_free(port) and _is_free(port + 1):
+        if port not in _reserved and _is_free(port) and _is_free(port + 1) and _reserve(port):
             found.append(port)
     return found
+
+
+_reserved: set[int] = set()
+
+
+def _reserve(port: int) -> bool:
+    """Whether no other process of tests has it, though nothing may listen there for a while: a
+    server that was killed comes back to its port. Each locks a byte of a file that all share."""
+    try:
+        fcntl.lockf(_ports_file(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    _reserved.add(port)
+    return True
+
+
+@functools.cache
+def _ports_file() -> int:
+    return os.open(Path(tempfile.gettempdir()) / "folkmoot-test-ports", os.O_RDWR | os.O_CREAT)
 
 
 def _is_free(port: int) -> bool:
