@@ -1,11 +1,13 @@
 """Outcomes, kept in a file so that a stopped benchmark continues, and the table they make.
 
 Runs that differ in nothing but their data differ by some per cent, and so do two that begin alike,
-once one of them learnt another result. So every attack is tried with several seeds, each beside the
-honest clients alone with the same seed: the mean of those differences, their standard deviation
-and, in brackets, how many there are so far.
+once one of them learnt another result: the loss with liars says no more of that of the honest alone
+on the same data than of that on other data. So every attack is tried with several seeds, and the
+mean of its losses stands beside that of the honest clients alone, with more seeds: how much more it
+is in per cent, the standard error of that and, in brackets, how many seeds of the attack there are.
 """
 
+import math
 import statistics
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,10 +18,10 @@ import results
 from liars_attacks import ATTACKS, Setting
 from liars_play import AUDITED, ROUNDS, Outcome, play
 
-SEEDS = range(300, 310)
-"""On which nothing was tuned."""
+SEEDS, ALONE = range(300, 310), range(300, 330)
+"""On which nothing was tuned: of each attack, and of the honest clients alone."""
 SIZES = {"1 of 4": (4, 1), "2 of 8": (8, 2), "3 of 10": (10, 3)}
-Pairs = list[tuple[float, Outcome]]
+Outcomes = list[Outcome]
 
 
 class Record:
@@ -56,36 +58,40 @@ class Record:
 
     def play_all(self, sizes: Iterable[str], attacks: Iterable[str], seeds: int) -> None:
         """Seed after seed, so that a benchmark that is stopped has some of every row."""
-        for seed in SEEDS[:seeds]:
+        settings = {ATTACKS[attack] for attack in attacks}
+        for seed in ALONE:
             for name in sizes:
-                for attack in attacks:
-                    setting = ATTACKS[attack]
+                for setting in sorted(settings):
                     self.play(name, "", True, setting, seed)
+                for attack in attacks if seed in SEEDS[:seeds] else ():
                     for screen in (True, False) if name == "1 of 4" else (True,):
-                        self.play(name, attack, screen, setting, seed)
+                        self.play(name, attack, screen, ATTACKS[attack], seed)
 
-    def compared(self, name: str, attack: str, screen: bool) -> Pairs:
-        """Per cent above the honest clients alone, and the outcome, of every seed so far."""
-        pairs: Pairs = []
-        for seed in SEEDS:
-            base = self.find(name, "", True, ATTACKS[attack], seed)
-            made = self.find(name, attack, screen, ATTACKS[attack], seed)
-            if base and made:
-                pairs.append((100 * (made.loss / base.loss - 1), made))
-        return pairs
+    def played(self, name: str, attack: str, screen: bool, setting: Setting) -> Outcomes:
+        """The outcome of every seed so far."""
+        found = (self.find(name, attack, screen, setting, seed) for seed in ALONE)
+        return [outcome for outcome in found if outcome]
+
+    def compared(self, name: str, attack: str, screen: bool) -> str:
+        """Per cent above the honest clients alone."""
+        setting = ATTACKS[attack]
+        return above(
+            [outcome.loss for outcome in self.played(name, attack, screen, setting)],
+            [outcome.loss for outcome in self.played(name, "", True, setting)],
+        )
 
 
 def figures(record: Record) -> dict[str, object]:
     rows: dict[str, dict[str, object]] = {}
     innocent = 0
-    for attack in ATTACKS:
+    for attack, setting in ATTACKS.items():
         row = rows.setdefault(attack, {})
-        row["1 of 4, neither, %"] = spread(record.compared("1 of 4", attack, False))
+        row["1 of 4, neither, %"] = record.compared("1 of 4", attack, False)
         for name in SIZES:
-            pairs = record.compared(name, attack, True)
-            row[f"{name}, %"] = spread(pairs)
-            row[f"{name}, out in round"] = rounds_of([made for _, made in pairs])
-            innocent += sum(made.innocent for _, made in pairs)
+            row[f"{name}, %"] = record.compared(name, attack, True)
+            played = record.played(name, attack, True, setting)
+            row[f"{name}, out in round"] = rounds_of(played)
+            innocent += sum(made.innocent for made in played)
     return {"rounds": ROUNDS, "attacks": rows, "honest": honest(record), "innocent": innocent}
 
 
@@ -93,8 +99,7 @@ def honest(record: Record) -> dict[str, dict[str, object]]:
     """The honest clients alone: their losses, and how much those differ by chance, in per cent."""
     rows: dict[str, dict[str, object]] = {}
     for name in SIZES:
-        found = (record.find(name, "", True, Setting(), seed) for seed in SEEDS)
-        losses = [outcome.loss for outcome in found if outcome]
+        losses = [outcome.loss for outcome in record.played(name, "", True, Setting())]
         if not losses:
             continue
         rows[name] = {
@@ -105,15 +110,18 @@ def honest(record: Record) -> dict[str, dict[str, object]]:
     return rows
 
 
-def spread(pairs: Pairs) -> str:
-    values = [above for above, _ in pairs]
-    if not values:
+def above(losses: list[float], base: list[float]) -> str:
+    """How far the mean of `losses` is above that of `base`, in per cent."""
+    if not losses or not base:
         return "–"
-    apart = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.1f}{apart} ({len(values)})"
+    beyond = 100 * (statistics.fmean(losses) / statistics.fmean(base) - 1)
+    if min(len(losses), len(base)) < 2:
+        return f"{beyond:.1f} ({len(losses)})"
+    error = math.sqrt(sum(statistics.variance(each) / len(each) for each in (losses, base)))
+    return f"{beyond:.1f} ± {100 * error / statistics.fmean(base):.1f} ({len(losses)})"
 
 
-def rounds_of(outcomes: list[Outcome]) -> str:
+def rounds_of(outcomes: Outcomes) -> str:
     """When liars were ejected, and how many of them never were."""
     when = [one for outcome in outcomes for one in outcome.ejected]
     out = sorted(one for one in when if one is not None)
