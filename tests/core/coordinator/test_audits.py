@@ -166,3 +166,15 @@ def test_a_few_failed_audits_are_nothing() -> None:
     state = count_audits(state, (0, 1, 2), (3,), ())
     assert state.epoch.leaving == ((3, Left.FailedAudits),)
     assert [record.id[0] for record in state.audits] == [0, 1, 2]
+
+
+def test_an_honest_client_with_a_bad_streak_where_audits_are_noisy_stays() -> None:
+    """So three honest clients failed in a run on data that nothing was tuned on."""
+    state = run_of(3, 100)
+    for n in range(42):
+        failed = [place for place, fails in enumerate((13, 12, 25)) if n >= 42 - fails]
+        state = count_audits(state, [p for p in range(3) if p not in failed], failed, ())
+    assert state.epoch.leaving == ()
+    for _ in range(20):
+        state = count_audits(state, (0, 1), (2,), ())
+    assert state.epoch.leaving == ((2, Left.FailedAudits),)

@@ -24,7 +24,7 @@ TOO_MANY = 12
 # So many audits of a client, and of all others together, tell something; older ones fade by halves.
 ENOUGH_AUDITS, AUDITS_KEPT = 40, 128
 # By how many standard deviations a client must fail more often than the others.
-FAR = 4
+FAR = 5
 
 
 def weigh(state: Coordinator, screened: Collection[int], learnt: Collection[int]) -> Coordinator:
