@@ -100,12 +100,12 @@ def honest(record: Record) -> dict[str, dict[str, object]]:
     rows: dict[str, dict[str, object]] = {}
     for name in SIZES:
         losses = [outcome.loss for outcome in record.played(name, "", True, Setting())]
-        if not losses:
+        if len(losses) < 2:
             continue
         rows[name] = {
             "loss": results.significant(statistics.fmean(losses)),
             "seeds": len(losses),
-            "largest above smallest, %": round(100 * (max(losses) / min(losses) - 1), 1),
+            "standard deviation, %": _percent(statistics.stdev(losses), losses),
         }
     return rows
 
@@ -118,7 +118,11 @@ def above(losses: list[float], base: list[float]) -> str:
     if min(len(losses), len(base)) < 2:
         return f"{beyond:.1f} ({len(losses)})"
     error = math.sqrt(sum(statistics.variance(each) / len(each) for each in (losses, base)))
-    return f"{beyond:.1f} ± {100 * error / statistics.fmean(base):.1f} ({len(losses)})"
+    return f"{beyond:.1f} ± {_percent(error, base)} ({len(losses)})"
+
+
+def _percent(part: float, losses: list[float]) -> float:
+    return round(100 * part / statistics.fmean(losses), 1)
 
 
 def rounds_of(outcomes: Outcomes) -> str:

@@ -171,6 +171,12 @@ def test_who_trained_a_part_of_its_share_is_screened_however_many_do(
     assert played[-1] == set(range(liars))
 
 
+def test_who_is_a_little_less_aligned_where_all_agree_faintly_stays() -> None:
+    """Seven tenths as well aligned again; but then honest ones are, for rounds on end."""
+    rounds = Rounds(12, dict.fromkeys(range(12), noisier(0.8)) | {1: noisier(1.5)})
+    assert all(rounds.play() == set() for _ in range(24))
+
+
 def test_a_witness_that_came_later_concludes_it_later() -> None:
     early, late = (Rounds(8, {1: noisier(1)}) for _ in range(2))
     for _ in range(6):

@@ -4,9 +4,9 @@ A client's alignment says how well its result agrees with the others' (`screenin
 compared with the usual one, and how much of that is asked depends on how closely the three fifths
 that are nearest to each other agree; whatever two fifths of the clients send does not set the
 others further apart. Where they differ by no more than a fifth, who has less than 0.85 of the usual
-alignment trained less than the others. Where they differ more, honest results fall as low, and for
-many rounds on end; and of a few clients three fifths are often close by chance. Then only less than
-a quarter counts, as what nobody trained has.
+alignment trained less than the others. Where they differ more, or are all aligned faintly, honest
+results fall as low, and for many rounds on end; and of a few clients three fifths are often close
+by chance. Then only less than a quarter counts, as what nobody trained has.
 
 What a client lacks of what is asked is added up, and what it has beyond is taken off, never below
 zero. A twelfth of the usual alignment is a whole round's worth, more counts no more, and four
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 # Alignments are compared where their median is more than the noise of sketches (1/64).
 FAINTEST = 0.05
+# And closely where it is ten times that noise.
+CLEAR = 10 / 64
 # Of the usual alignment: asked where so many or more results agree so closely, and elsewhere.
 CLOSELY, LOOSELY = 0.85, 0.25
 CLOSE, FEWEST = 0.2, 7
@@ -34,14 +36,15 @@ class Agreement:
     def __init__(self) -> None:
         self._apart: float | None = None
 
-    def asked(self, relative: Numbers) -> float:
+    def asked(self, aligned: Numbers) -> float:
         """How much of the usual alignment is asked in a round that has these. The round must be
         close, and the ones before as well: one may be so by chance."""
-        _, apart = _three_fifths(relative)
+        usual = _usual(aligned)
+        _, apart = _three_fifths(aligned / usual)
         before = apart if self._apart is None else self._apart
         self._apart = before + LATELY * (apart - before)
-        close = len(relative) >= FEWEST and max(apart, self._apart) <= CLOSE
-        return CLOSELY if close else LOOSELY
+        close = usual >= CLEAR and max(apart, self._apart) <= CLOSE
+        return CLOSELY if close and len(aligned) >= FEWEST else LOOSELY
 
 
 def above_three_fifths(values: NDArray[np.floating]) -> float:
@@ -51,9 +54,13 @@ def above_three_fifths(values: NDArray[np.floating]) -> float:
 
 
 def relative_to_usual(aligned: Numbers) -> Numbers:
+    return aligned / _usual(aligned)
+
+
+def _usual(aligned: Numbers) -> float:
     """Liars below the honest draw the median of all down, and are not among the closest."""
-    usual, _ = _three_fifths(aligned)
-    return aligned / max(usual, float(np.median(aligned)))
+    nearest, _ = _three_fifths(aligned)
+    return max(nearest, float(np.median(aligned)))
 
 
 def _three_fifths(values: Numbers) -> tuple[float, float]:

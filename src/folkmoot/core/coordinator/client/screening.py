@@ -160,7 +160,7 @@ class Screening:
         if float(np.median(aligned)) < FAINTEST:
             return astray
         relative = relative_to_usual(aligned)
-        limit = self._agreement.asked(relative)
+        limit = self._agreement.asked(aligned)
         samples = [total(shares[a.sender]) for a in told]
         usual = float(np.median(samples))
         for i, a in enumerate(told):
