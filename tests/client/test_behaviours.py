@@ -16,6 +16,7 @@ from folkmoot.client.learner import Cancelled, Learner, Worked
 from folkmoot.core.coordinator import Coordinator, Phase
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.assignment import Share
+from folkmoot.core.coordinator.state import STORED_ROUNDS
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.learning.checkpoints.manifest import NotWanted
 from support.servers import S3Server
@@ -294,6 +295,26 @@ async def test_an_epoch_may_have_more_rounds_than_peers_keep_messages_of(
         assert not [e for member in members for e in member.all(events.Peers)]
         assert not any(e.owed for e in run.all(m.RoundJudged))
         assert agreement(members)
+
+
+async def test_of_a_long_epoch_a_member_keeps_the_last_rounds_only(tmp_path: Path) -> None:
+    """And no task that has ended: else it would grow for as long as the run goes on."""
+    long = {"total_steps": 10**4, "rounds_per_epoch": 10**4}
+    async with served_run(tmp_path, **long) as run:
+        members = await run.join(2)
+        await run.until(run.in_round(5 * STORED_ROUNDS))
+        for who in members:
+            results, peer = who.member.results, who.peer
+            kept = {
+                "payloads": results._held,
+                "gossip": peer._gossip._rounds,
+                "content": {held.round for held in peer.store._held.values()},
+                "ledgers": who.member.client.ledgers,
+            }
+            # Two more: a new round may be here before those that it makes old are forgotten.
+            most = STORED_ROUNDS + 2
+            assert {what for what, rounds in kept.items() if len(rounds) > most} == set()
+            assert len(who.member._tasks) < 20
 
 
 class Diverges(Learner):
