@@ -13,6 +13,7 @@ from authority.served_run import OPEN, connected, serving
 from folkmoot.authority import Denied
 from folkmoot.authority.server import admission, service, wire
 from folkmoot.authority.server.attending import Attending
+from folkmoot.authority.server.changes import LAG
 from folkmoot.authority.server.client import ServerAuthority
 from folkmoot.authority.server.serve import Listening, listen
 from folkmoot.authority.server.service import SMALL, Access
@@ -51,6 +52,22 @@ async def test_a_server_sends_nothing_to_one_that_looks_no_longer(
         async with asyncio.timeout(60):
             await ended.wait()
         assert server.service.changes.watchers == 0
+
+
+async def test_a_watcher_that_fell_far_behind_is_sent_the_state_and_no_backlog(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as server, asyncio.timeout(60):
+        changes = server.service.changes
+        first, _ = await changes.newer(-1)
+        version = first
+        for turn in range(LAG + 1):
+            await server.keeper.submit(m.Resume() if turn % 2 else m.Pause())
+            version, _ = await changes.newer(version)
+        _, kept = await changes.newer(version - LAG)
+        assert len(kept) == LAG
+        _, (whole,) = await changes.newer(first)
+        assert wire.Change.FromString(whole).snapshot == encode(view(server.keeper.state))
 
 
 async def test_clients_are_told_of_members_whose_connection_ended(tmp_path: Path) -> None:

@@ -135,6 +135,8 @@ DEFECTS = {
         "authority/test_request_garbage.py::test_a_server_does_not_keep_what_requests_leave_behind",
         f"{SERVER}::test_a_server_sends_nothing_to_one_that_looks_no_longer",
         "client/test_behaviours.py::test_of_a_long_epoch_a_member_keeps_the_last_rounds_only",
+        "exchange/peer/test_gossip.py::test_nothing_is_kept_of_rounds_that_are_over",
+        f"{SERVER}::test_a_watcher_that_fell_far_behind_is_sent_the_state_and_no_backlog",
     ],
 }
 

@@ -211,3 +211,13 @@ def test_results_without_sketches_are_compared_by_name() -> None:
     assert screening.judge((0, 0), 0, arrivals, shares) == {who(2)}
     again = [ComparedResult(who(c), name, b"") for c, name in enumerate([b"d", b"e", b"f", b"c"])]
     assert screening.judge((0, 1), 1, again, shares) == {who(3)}
+
+
+def test_of_clients_that_come_and_go_the_last_are_remembered() -> None:
+    screening = Screening()
+    for height in range(40):
+        came = [who(4 * height + c) for c in range(4)]
+        arrivals = [ComparedResult(name, name, b"") for name in came]
+        screening.judge((0, height), height, arrivals, {name: (Span(0, 1),) for name in came})
+        assert set(came) <= screening._seen.keys()
+    assert len(screening._seen) <= 3 * 4

@@ -268,6 +268,23 @@ def test_rounds_that_are_over_are_neither_taken_nor_asked_for() -> None:
     assert node.receive(other, Digest(((4, bytes(16)),)), 0.0) == []
 
 
+def test_nothing_is_kept_of_rounds_that_are_over() -> None:
+    world = full(3, Limits(quota_messages=2))
+    for round_ in range(2):
+        for author in world.ids:
+            world.publish(author, round_, b"result")
+    world.settle()
+    one, author, other = world.ids
+    too_many = Gossip(sealed(author, 1, b"third").sealed)
+    node = world.nodes[one]
+    assert isinstance(node.receive(other, too_many, world.now)[0], Discard)
+    node.expire(2)
+    kept = [node._rounds, node._digests, node._asked, node._refused, node._used]
+    for neighbour in node._neighbours.values():
+        kept += [neighbour.sent, neighbour.agreed]
+    assert not any(kept), kept
+
+
 def test_one_who_left_is_heard_on_rounds_that_had_begun_and_no_later() -> None:
     me, left, other = key(0), key(1), key(2)
     node = GossipNode(me, unsealed, Limits())
