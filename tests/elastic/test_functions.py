@@ -80,6 +80,20 @@ def test_nothing_is_decided_while_somebody_is_missing(store_url: str, store_pref
     assert f.increment_global_iteration(zero) == record
 
 
+def test_the_number_that_is_shown_does_not_go_back(store_url: str, store_prefix: str) -> None:
+    """Neither by a winner that cleans up for several iterations at once, nor by a late one."""
+    store = open_store(store_url, store_prefix)
+    rank = f.handle_rank_restart(store, 0, 1)
+    for _ in range(3):
+        f.record_iteration_for_rank(rank)
+        assert f.increment_global_iteration(rank)
+    f.clear_global_iteration_ready(rank)
+    assert store.get(keys.COUNTER) == b"2"
+    store.set(keys.COUNTER, b"500")
+    iterate(rank)
+    assert store.get(keys.COUNTER) == b"500"
+
+
 def test_only_a_heartbeat_that_moves_is_active(store_url: str, store_prefix: str) -> None:
     zero, one = (
         f.handle_rank_restart(

@@ -11,7 +11,9 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from folkmoot.authority.store.kv import MAX_VALUE
 from folkmoot.authority.store.kv.open import open_store, parse_url
 from folkmoot.core.iteration import Record, keys
-from support.ranks import PATIENCE, Ranks, audit, die_at_every_request, endless, loop
+from folkmoot.core.iteration.record import read_record
+from folkmoot.elastic.death_notice import write_death_notice
+from support.ranks import PATIENCE, RACING, Ranks, audit, die_at_every_request, endless, loop
 from support.stores import TcpServer
 
 # Who only waits for a processor is not silent in the tests in which nobody is.
@@ -49,6 +51,31 @@ def test_a_rank_that_is_back_before_the_others_missed_it_is_waited_for(
         ranks.stop()
         audit(ranks, ranks.newest() + 1)
         assert {record.ranks for record in ranks.records(0)} == {(0, 1, 2)}
+
+
+def test_of_two_that_propose_at_the_same_time_one_wins(
+    tmp_path: Path, tcp_store_url: str, store_prefix: str
+) -> None:
+    """The race: rank 0 saw that rank 2 had died, rank 1 that it is back, and both propose."""
+    script, store = RACING.format(folder=str(tmp_path)), open_store(tcp_store_url, store_prefix)
+    with Ranks(tmp_path, tcp_store_url, 3, store_prefix, heartbeat_timeout=10**7) as ranks:
+        for rank in range(3):
+            ranks.run(rank, script)
+        assert ranks["rank-2"].wait(PATIENCE) == -signal.SIGKILL
+        ranks.kill("rank-2")
+        assert write_death_notice(store, 2, 0)
+        ranks.until((tmp_path / "proposal-0").exists)
+        ranks.run(2, script)
+        ranks.until(lambda: store.get(keys.last_iteration(2)) == b"5:2:0")
+        (tmp_path / "back").touch()
+        ranks.until(lambda: ranks.newest() >= 10)
+        (tmp_path / "stop").touch()
+        ranks.until_ended()
+        audit(ranks, ranks.newest() + 1)
+    proposals = [(tmp_path / f"proposal-{rank}").read_bytes().split(b"\n") for rank in range(2)]
+    assert proposals[0][0] == proposals[1][0]
+    members = [read_record(desired, 3).ranks for _, desired in proposals]  # type: ignore[union-attr]
+    assert members == [(0, 1), (0, 1, 2)]
 
 
 def test_kills_and_restarts_lose_no_iteration_and_decide_none_twice(four: Ranks) -> None:
@@ -236,7 +263,8 @@ def test_a_store_that_is_slow_costs_nobody_their_place(
 def test_a_store_that_hangs_for_a_while_costs_nobody_their_place(
     tmp_path: Path, own_tcp_store: TcpServer
 ) -> None:
-    with Ranks(tmp_path, own_tcp_store.url, 3, "job", heartbeat_timeout=PATIENT) as ranks:
+    url = f"{own_tcp_store.url}?timeout=1"
+    with Ranks(tmp_path, url, 3, "job", heartbeat_timeout=PATIENT) as ranks:
         ranks.run_all(endless(60.0), until=3)
         own_tcp_store.signal(signal.SIGSTOP)
         time.sleep(PATIENT / 1000 + 1)  # longer than the heartbeat's timeout
@@ -244,6 +272,10 @@ def test_a_store_that_hangs_for_a_while_costs_nobody_their_place(
         before = ranks.newest()
         ranks.until(lambda: ranks.newest() > before + 20)
         assert {record.ranks for record in ranks.records(0)} == {(0, 1, 2)}
+        for rank in range(3):
+            assert "did not answer for 1 s; it hangs, is overloaded or" in ranks.output(
+                f"rank-{rank}"
+            )
 
 
 def test_a_winner_that_dies_between_any_two_requests_holds_up_nobody(

@@ -157,6 +157,64 @@ with GlobalIteration(Dying(open_store(os.environ["FOLKMOOT_STORE"]))) as it:
 """
 
 
+# In iteration 5 rank 2 dies. From there on rank 0 does not send a proposal before rank 1 has one,
+# and rank 1 does not look before rank 2 is back and nobody is silent any more: they propose
+# different members, from the same decision, at the same time.
+RACING = """
+import os, pathlib, signal, time
+from folkmoot.authority.store.kv.open import open_store
+from folkmoot.elastic import GlobalIteration
+
+folder, rank = pathlib.Path({folder!r}), int(os.environ["RANK"])
+died, raced = folder / "died", folder / "raced"
+
+def until(so):
+    while not so():
+        time.sleep(0.01)
+
+def nobody_is_silent():
+    told = it._heartbeat.events
+    return told and not told[-1].ranks
+
+class Racing:
+    def __init__(self, store):
+        self.store, self.cloned = store, False
+
+    def clone(self):  # the first is for the main thread, the second for the heartbeats
+        if self.cloned:
+            return self.store.clone()
+        self.cloned = True
+        return self
+
+    def get_many(self, keys):
+        if rank == 1 and len(keys) > 3 and died.exists() and not raced.exists():
+            until(lambda: (folder / "back").exists() and nobody_is_silent())
+        return self.store.get_many(keys)
+
+    def compare_set_then_set(self, key, expected, desired, *wakeups):
+        if died.exists() and not raced.exists():
+            (folder / f"part-{{rank}}").write_bytes(expected + b"\\n" + desired)
+            (folder / f"part-{{rank}}").rename(folder / f"proposal-{{rank}}")
+            until(lambda: all((folder / f"proposal-{{r}}").exists() for r in (0, 1)))
+        found = self.store.compare_set_then_set(key, expected, desired, *wakeups)
+        if died.exists():
+            raced.touch()
+        return found
+
+    def __getattr__(self, name):
+        return getattr(self.store, name)
+
+with GlobalIteration(Racing(open_store(os.environ["FOLKMOOT_STORE"]))) as it:
+    for iteration in it:
+        if rank == 2 and iteration == 5 and not died.exists():
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if (folder / "stop").exists():
+            break
+        time.sleep(0.01)
+"""
+
+
 def die_at_every_request(ranks: Ranks, requests: range, winner: bool = False) -> None:
     """Rank 1 dies at each of these, and is started again; the others go on."""
     body = "import time; time.sleep(0.005)"

@@ -27,7 +27,7 @@ from folkmoot.core.iteration import Heartbeats, Phase, Record, apply, create, ke
 from folkmoot.core.iteration import messages as m
 from folkmoot.core.iteration.record import read_heartbeat
 from folkmoot.elastic.errors import error_of
-from folkmoot.elastic.heartbeat import now_ms
+from folkmoot.elastic.heartbeat import now_ms, show_number
 from folkmoot.elastic.requests import ASK, PATIENCE, Values, ask_patiently
 from folkmoot.elastic.settings import RuleOptions, rules_from
 
@@ -148,4 +148,4 @@ def clear_global_iteration_ready(rank: Rank) -> None:
     while rank.chores:
         chores = rank.chores.pop()
         rank.store.delete_many(chores.delete)
-        rank.store.set(keys.COUNTER, b"%d" % chores.iteration)
+        show_number(rank.store, chores.iteration)

@@ -272,8 +272,8 @@ class GlobalIteration:
             return
         self._member = False
         logger.warning(
-            "rank %d: the others went on to iteration %d without this rank, as its heartbeat did"
-            " not move for %d ms; it joins them again",
+            "rank %d: the others went on to iteration %d without this rank: its heartbeat did not"
+            " move for %d ms, or its process before had just died; it joins them again",
             *(self.rank, effect.record.iteration, self.rules.heartbeat_timeout),
         )
 

@@ -28,6 +28,17 @@ def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+def show_number(store: Store, newest: int) -> None:
+    """For people. A winner that comes late must not turn the number back."""
+    shown = store.get(keys.COUNTER) or b""
+    while not shown.isdigit() or int(shown) < newest:
+        desired = b"%d" % newest
+        found = store.compare_set(keys.COUNTER, shown, desired) or b""
+        if found in (desired, shown):
+            return
+        shown = found
+
+
 class HeartbeatThread:
     """From `start` until `stop`. A process that is killed takes it along, which is the point."""
 
@@ -129,17 +140,7 @@ class HeartbeatThread:
             old.update(chores.delete)
         if newest >= 0:
             self._store.delete_many(sorted(old))
-            self._show(newest)
-
-    def _show(self, newest: int) -> None:
-        """A winner that comes late must not turn the number back."""
-        shown = self._store.get(keys.COUNTER) or b""
-        while not shown.isdigit() or int(shown) < newest:
-            desired = b"%d" % newest
-            found = self._store.compare_set(keys.COUNTER, shown, desired) or b""
-            if found in (desired, shown):
-                return
-            shown = found
+            show_number(self._store, newest)
 
     def _tell(self, error: StoreError) -> None:
         if not self._failed:

@@ -177,7 +177,7 @@ class Worker:
         if data is None:
             raise NoRun(
                 f"there is no run '{self._run_id}' in this store: create it with"
-                " `folkmoot create run.toml`, or ask its owner for its name"
+                " `folkmoot create run.toml --store …`, or ask its owner for its name"
             )
         genesis = Genesis(data)
         if genesis.run.run_id != self._run_id:
