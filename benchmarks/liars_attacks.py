@@ -17,7 +17,8 @@ class Setting(NamedTuple):
     bits: int = 1
     """Of an amplitude: with one nobody can be loud."""
     batch: int = 24
-    """Samples of a round: three of them have no tenth."""
+    """Samples of a round. 80 for who trains as honest clients do, but less, or elsewhere: three
+    have no tenth, and ten honest clients that share 24 learn 4 % less than seven do."""
 
 
 ATTACKS = {
@@ -29,7 +30,7 @@ ATTACKS = {
     "copy of another's": Setting(),
     "own old one": Setting(),
     "a tenth of its share": Setting(batch=80),
-    "other data": Setting(),
+    "other data": Setting(batch=80),
     "its result of the round before": Setting(),
     "honest but too late": Setting(),
 }
