@@ -157,9 +157,9 @@ with GlobalIteration(Dying(open_store(os.environ["FOLKMOOT_STORE"]))) as it:
 """
 
 
-# In iteration 5 rank 2 dies. From there on rank 0 does not send a proposal before rank 1 has one,
-# and rank 1 does not look before rank 2 is back and nobody is silent any more: they propose
-# different members, from the same decision, at the same time.
+# In iteration 5, which all are in, rank 2 dies. From there on rank 0 sends no proposal before rank
+# 1 has one, and rank 1 does not look before rank 2 is back and nobody is silent any more: they
+# propose different members, from the same decision, at the same time.
 RACING = """
 import os, pathlib, signal, time
 from folkmoot.authority.store.kv.open import open_store
@@ -206,9 +206,12 @@ class Racing:
 
 with GlobalIteration(Racing(open_store(os.environ["FOLKMOOT_STORE"]))) as it:
     for iteration in it:
-        if rank == 2 and iteration == 5 and not died.exists():
-            died.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+        if iteration == 5 and not died.exists():
+            (folder / f"in-5-{{rank}}").touch()
+            if rank == 2:
+                until(lambda: all((folder / f"in-5-{{r}}").exists() for r in (0, 1)))
+                died.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
         if (folder / "stop").exists():
             break
         time.sleep(0.01)
