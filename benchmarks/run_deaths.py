@@ -244,7 +244,7 @@ def _row(name: str, cost: float, usual: float, goal: float) -> dict[str, Any]:
     aim = f", goal {goal:.1f} s" if goal else ""
     print(f"{name:30} {cost:5.1f} s{aim}; a round {usual:.2f} s", flush=True)
     return {
-        "costs the others (s)": round(cost, 1),
+        "costs the others (s)": round(max(cost, 0.0), 1),
         "a usual round (s)": round(usual, 2) if usual else "–",
         "goal (s)": round(goal, 1) if goal else "–",
     }
