@@ -1,9 +1,5 @@
-"""TLS by files in PEM, for the side that listens and for the side that connects.
+"""TLS by files in PEM, for the side that listens and for the side that connects."""
 
-`credentials` are for gRPC, `context` is for plain sockets: the same files, the same demands.
-"""
-
-import ssl
 from pathlib import Path
 
 import grpc
@@ -23,15 +19,6 @@ class ServerTls(msgspec.Struct, frozen=True):
             [pair], _read(self.client_ca), require_client_auth=self.client_ca is not None
         )
 
-    def context(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(self.cert, self.key)
-        if self.client_ca is not None:
-            context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(self.client_ca)
-        return context
-
 
 class ClientTls(msgspec.Struct, frozen=True):
     """The authority to trust (None: those of this machine), and our own for mutual TLS."""
@@ -42,13 +29,6 @@ class ClientTls(msgspec.Struct, frozen=True):
 
     def credentials(self) -> grpc.ChannelCredentials:
         return grpc.ssl_channel_credentials(_read(self.ca), _read(self.key), _read(self.cert))
-
-    def context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=self.ca)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        if self.cert is not None:
-            context.load_cert_chain(self.cert, self.key)
-        return context
 
 
 def server_tls(

@@ -13,6 +13,7 @@ from folkmoot.federated.coordinator.config import Federation, SecurityConfig
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.service import CoordinatorService
 from folkmoot.federated.transfer.listener import WeightsListener
+from folkmoot.federated.transfer.tls_socket import server_context
 from folkmoot.host.rpc import listen, new_server
 from folkmoot.host.tls import ServerTls, server_tls
 
@@ -93,7 +94,7 @@ def _listen_for_weights(
 ) -> WeightsListener:
     """Beside the port of gRPC: the one after it, unless the owner or the system chose."""
     chosen = config.server.weights_port or (config.server.port and port + 1)
-    context = tls.context() if tls is not None else None
+    context = server_context(tls) if tls is not None else None
     try:
         listener = WeightsListener(config.server.host, chosen, context, service.grant)
     except OSError as error:

@@ -28,12 +28,14 @@ from folkmoot.federated.transfer.frames import (
     MAX_ANSWER,
     MAX_FRAME,
     PIECE,
+    Socket,
     corked,
     encode_frame,
     fill,
     read_frame,
 )
 from folkmoot.federated.transfer.lines import STALL
+from folkmoot.federated.transfer.tls_socket import TlsSocket, client_context
 from folkmoot.federated.transfer.uploads import TOKEN_BYTES, cut
 from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.clock import backoff
@@ -69,8 +71,8 @@ class CarriedWeights:
     def __init__(self, known: Introduced, max_object: int = 8 << 30) -> None:
         self._known, self._max_object = known, max_object
         self._host = known.address.rpartition(":")[0].strip("[]")
-        self._tls = known.tls.context() if known.tls is not None else None
-        self._line: socket.socket | None = None
+        self._tls = client_context(known.tls) if known.tls is not None else None
+        self._line: Socket | None = None
         self._closed = threading.Event()
         #: Who has it has the line; a call lets it go when weights have to move.
         self._turn = threading.Lock()
@@ -105,7 +107,7 @@ class CarriedWeights:
             self._calling = False
             self._turn.release()
 
-    def _called_over(self, line: socket.socket, heartbeat: Any) -> Any:
+    def _called_over(self, line: Socket, heartbeat: Any) -> Any:
         line.sendall(encode_frame(wire.TransferRequest(call=heartbeat)))
         told, ahead = _answer(line), None
         if told.ahead:
@@ -124,7 +126,7 @@ class CarriedWeights:
             self._called = ahead
         return answer
 
-    def _taken_ahead(self, line: socket.socket, told: Any) -> _Fetching:
+    def _taken_ahead(self, line: Socket, told: Any) -> _Fetching:
         """A model that may be the next one: nothing is done with it before we are called to it."""
         patience, ahead = line.gettimeout(), _Fetching(-1, self._max_object)
         line.settimeout(STALL)
@@ -170,7 +172,7 @@ class CarriedWeights:
         self._known.checked("EndTrainingRound", end, storing.answer.end)
         return True
 
-    def _say_end(self, end: Any, line: socket.socket, digest: bytes) -> None:
+    def _say_end(self, end: Any, line: Socket, digest: bytes) -> None:
         end.digest = digest
         request = wire.TransferRequest(end=self._known.signed("EndTrainingRound", end))
         line.sendall(encode_frame(request))
@@ -201,21 +203,21 @@ class CarriedWeights:
             if self._closed.wait(next(delays)):
                 raise WeightsUnavailable(f"we left before weights could move: {reason}")
 
-    def _ask(self, line: socket.socket, method: str, request: Any) -> None:
+    def _ask(self, line: Socket, method: str, request: Any) -> None:
         self._known.signed(method, getattr(request, method.lower()))
         line.sendall(encode_frame(request))
 
-    def _connected(self) -> socket.socket:
+    def _connected(self) -> Socket:
         if self._line is not None and not _hung_up(self._line):
             return self._line
         self._hang_up()
-        line = socket.create_connection((self._host, self._known.weights_port), timeout=STALL)
+        bare = socket.create_connection((self._host, self._known.weights_port), timeout=STALL)
         try:
-            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._tls is not None:
-                line = self._tls.wrap_socket(line, server_hostname=self._host)
+            bare.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            tls = self._tls
+            line = bare if tls is None else TlsSocket.connect(tls, bare, self._host)
         except BaseException:
-            line.close()
+            bare.close()
             raise
         self._line = line
         if self._closed.is_set():  # meanwhile
@@ -247,11 +249,11 @@ class _Fetching:
     def request(self) -> Any:
         return wire.TransferRequest(fetch=wire.FetchRequest(round=self.round, offset=self.moved))
 
-    def move(self, line: socket.socket, ask: Callable[[], None]) -> None:
+    def move(self, line: Socket, ask: Callable[[], None]) -> None:
         ask()
         self.take(line, _answer(line))
 
-    def take(self, line: socket.socket, answer: Any) -> None:
+    def take(self, line: Socket, answer: Any) -> None:
         if not 0 < answer.size <= self._limit:
             raise WeightsUnavailable(f"the global model is announced with {answer.size} bytes")
         if answer.size != len(self._body):
@@ -272,7 +274,7 @@ class _Storing:
         self,
         round_: int,
         arrays: Mapping[str, Array],
-        say_end: Callable[[socket.socket, bytes], None] | None = None,
+        say_end: Callable[[Socket, bytes], None] | None = None,
         samples: int = 0,
     ) -> None:
         """`say_end` is called behind the body, with its digest; it is heard when all has come."""
@@ -306,7 +308,7 @@ class _Storing:
         )
         return wire.TransferRequest(store=store)
 
-    def move(self, line: socket.socket, ask: Callable[[], None]) -> None:
+    def move(self, line: Socket, ask: Callable[[], None]) -> None:
         if not self._ahead:
             ask()
             self.moved = _answer(line).offset
@@ -321,7 +323,7 @@ class _Storing:
         if self._say_end is not None:
             self.answer = _end_answer(line)
 
-    def _send(self, line: socket.socket) -> None:
+    def _send(self, line: Socket) -> None:
         for piece in self._pieces(self.moved):
             line.sendall(piece)
             end = self.moved + len(piece)
@@ -353,7 +355,7 @@ class _Storing:
                 at = end
 
 
-def _answer(line: socket.socket) -> Any:
+def _answer(line: Socket) -> Any:
     answer = read_frame(line, wire.TransferAnswer, MAX_ANSWER)
     if answer.code:
         code = _CODES.get(answer.code, grpc.StatusCode.UNKNOWN)
@@ -361,7 +363,7 @@ def _answer(line: socket.socket) -> Any:
     return answer
 
 
-def _end_answer(line: socket.socket) -> Any:
+def _end_answer(line: Socket) -> Any:
     """What `end` was answered; nothing when the line broke before, or now is not the time."""
     try:
         return _answer(line)
@@ -373,12 +375,13 @@ def _end_answer(line: socket.socket) -> Any:
     return None
 
 
-def _hung_up(line: socket.socket) -> bool:
+def _hung_up(line: Socket) -> bool:
     """Whether the other side closed the line while nobody used it."""
+    bare = line.bare if isinstance(line, TlsSocket) else line
     line.setblocking(False)
     try:
         with contextlib.suppress(BlockingIOError):
-            return not socket.socket.recv(line, 1, socket.MSG_PEEK)
+            return not bare.recv(1, socket.MSG_PEEK)
         return False
     except OSError:
         return True

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any
+
+from folkmoot.federated.transfer.tls_socket import TlsSocket
 
 #: Bytes of a body that are read, hashed and written at once: they fit a core's second-level cache.
 PIECE = 1 << 18
@@ -14,6 +15,8 @@ MAX_FRAME = 8192
 #: An answer may bring a round's task, with its settings.
 MAX_ANSWER = 1 << 17
 LENGTH = 4
+#: With TLS, and without.
+Socket = socket.socket | TlsSocket
 
 
 class BadFrame(OSError):
@@ -44,7 +47,7 @@ def missing(buffer: bytes | bytearray, most: int = MAX_FRAME) -> int:
     return LENGTH + length - len(buffer)
 
 
-def read_frame(line: socket.socket, kind: Any, most: int = MAX_FRAME) -> Any:
+def read_frame(line: Socket, kind: Any, most: int = MAX_FRAME) -> Any:
     """The next frame of a line; blocks."""
     buffer = bytearray()
     while count := missing(buffer, most):
@@ -52,7 +55,7 @@ def read_frame(line: socket.socket, kind: Any, most: int = MAX_FRAME) -> Any:
     return decode_frame(kind, bytes(buffer[LENGTH:]))
 
 
-def read_some(line: socket.socket, count: int) -> bytes:
+def read_some(line: Socket, count: int) -> bytes:
     got = line.recv(count)
     if not got:
         raise ConnectionResetError("the line was closed")
@@ -64,7 +67,7 @@ _CORK: int | None = getattr(socket, "TCP_CORK", None)
 
 
 @contextlib.contextmanager
-def corked(line: socket.socket) -> Iterator[None]:
+def corked(line: Socket) -> Iterator[None]:
     """Send full packets alone while the block lasts, and then what is left.
 
     TLS writes each record of 16 KB by itself. Where packets are larger, as they are for the network
@@ -77,27 +80,17 @@ def corked(line: socket.socket) -> Iterator[None]:
         _cork(line, 0)
 
 
-def _cork(line: socket.socket, on: int) -> None:
+def _cork(line: Socket, on: int) -> None:
     if _CORK is not None:
         with contextlib.suppress(OSError):  # the line broke, which its owner notices by itself
             line.setsockopt(socket.IPPROTO_TCP, _CORK, on)
 
 
-def reader(line: socket.socket) -> Callable[[int, memoryview], int]:
-    """What reads at most so many bytes of a line into a buffer.
-
-    Over TLS, which gives 16 KB at a time, without the calls in between.
-    """
-    if isinstance(line, ssl.SSLSocket):
-        return cast(Callable[[int, memoryview], int], line.read)
-    return lambda count, room: line.recv_into(room, count)
-
-
-def fill(line: socket.socket, piece: memoryview) -> None:
+def fill(line: Socket, piece: memoryview) -> None:
     """Read exactly what `piece` has room for."""
-    done, size, read = 0, len(piece), reader(line)
+    done, size = 0, len(piece)
     while done < size:
-        got = read(size - done, piece[done:])
+        got = line.recv_into(piece[done:])
         if got == 0:
             raise ConnectionResetError("the line was closed")
         done += got

@@ -17,11 +17,12 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from folkmoot.federated.model_file.reader import page_aligned
 from folkmoot.federated.transfer import frames
+from folkmoot.federated.transfer.tls_socket import TlsSocket
 
 logger = logging.getLogger(__name__)
 
@@ -40,16 +41,24 @@ SWEEP = 1.0
 class Line:
     """One connection. What it waits for must come until `due`."""
 
-    def __init__(self, connection: socket.socket, piece: memoryview) -> None:
-        self.socket = connection
-        self._read = frames.reader(connection)
-        #: A buffer of the line's thread: what is in it when a life waits is gone afterwards.
-        self.piece = piece
+    def __init__(self, connection: frames.Socket, thread: LineThread) -> None:
+        self.socket, self.thread = connection, thread
         self.due = 0.0
         self.life: Life
         self.waits_for = SOON
+        #: Whether a body moves, or is about to: then it may be worth another thread.
+        self.heavy = False
         self._since = 0
         connection.setblocking(False)
+
+    @property
+    def piece(self) -> memoryview:
+        """A buffer of its thread: what is in it when a life waits is gone afterwards."""
+        return self.thread.piece
+
+    def end(self) -> None:
+        self.life.close()
+        self.socket.close()
 
     def allow(self, seconds: float) -> None:
         """Give it so much time from now on."""
@@ -62,7 +71,7 @@ class Line:
             self.allow(STALL)
 
     def handshake(self) -> Life:
-        while isinstance(self.socket, ssl.SSLSocket):
+        while isinstance(self.socket, TlsSocket):
             try:
                 self.socket.do_handshake()
                 return
@@ -75,7 +84,7 @@ class Line:
         """Read something, at most what `room` holds."""
         while True:
             try:
-                got = self._read(len(room), room)
+                got = self.socket.recv_into(room)
             except (ssl.SSLWantReadError, BlockingIOError):
                 yield READ
             except ssl.SSLWantWriteError:
@@ -87,10 +96,10 @@ class Line:
 
     def receive_ready(self, room: memoryview) -> int:
         """Read what is there, at most what `room` holds; nothing when it would have to wait."""
-        done, size, read = 0, len(room), self._read
+        done, size, read = 0, len(room), self.socket.recv_into
         with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
             while done < size:
-                got = read(size - done, room[done:])
+                got = read(room[done:])
                 if got == 0:
                     raise ConnectionResetError("the line was closed")
                 done += got
@@ -123,21 +132,26 @@ class Line:
 
 
 class LineThread:
-    """Lets lines live until they end, break, or take too long; at most `most` of them."""
+    """Lets lines live until they end, break, or take too long; at most `most` of them.
 
-    def __init__(self, name: str, most: int) -> None:
-        self._most = most
+    Of lines whose bodies came together, all but one move to threads that have nothing to do.
+    """
+
+    def __init__(self, name: str, most: int, others: Sequence[LineThread] = ()) -> None:
+        """`others` may get lines of ours; it may hold ourselves, and grow until the start."""
+        self._most, self._others = most, others
         self._selector = selectors.DefaultSelector()
         self._alarm, self._ring = socket.socketpair()
         self._alarm.setblocking(False)
         self._ring.setblocking(False)
-        self._piece = page_aligned(frames.PIECE).data
+        self.piece = page_aligned(frames.PIECE).data
         self._lines: set[Line] = set()
         self._soon: deque[Line] = deque()
         #: Said by other threads: lines whose answer is there, connections that begin.
         self._answered: deque[Line] = deque()
-        self._new: deque[tuple[socket.socket, Callable[[Line], Life]]] = deque()
-        self._closing = self._rung = False
+        self._new: deque[tuple[frames.Socket, Callable[[Line], Life]]] = deque()
+        self._moved: deque[Line] = deque()
+        self._closing = self._rung = self._idle = False
         self._swept = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._selector.register(self._alarm, READ, self._take_over)
@@ -149,7 +163,7 @@ class LineThread:
         """Before `start` alone."""
         self._selector.register(source, READ, call)
 
-    def add(self, connection: socket.socket, life: Callable[[Line], Life]) -> None:
+    def add(self, connection: frames.Socket, life: Callable[[Line], Life]) -> None:
         """Let this connection's life begin here. From whatever thread."""
         self._new.append((connection, life))
         self._wake()
@@ -159,14 +173,19 @@ class LineThread:
         self._answered.append(line)
         self._wake()
 
-    def close(self) -> None:
-        """End every line."""
+    def stop(self) -> None:
+        """Do nothing more: first of all, where others may still give us lines."""
         self._closing = True
         self._wake()
         if self._thread.ident is not None:
             self._thread.join()
+
+    def close(self) -> None:
+        """End every line of a thread that was stopped."""
         for line in list(self._lines):
             self._end(line)
+        for line in self._moved:
+            line.end()
         for connection, _ in self._new:
             connection.close()
         self._selector.close()
@@ -184,11 +203,31 @@ class LineThread:
 
     def _run(self) -> None:
         while not self._closing:
-            for key, _ in self._selector.select(0 if self._soon else SWEEP):
-                key.data()
+            self._idle = not self._soon
+            ready = self._selector.select(0 if self._soon else SWEEP)
+            self._idle = False
+            for left, (key, _) in zip(range(len(ready), 0, -1), ready, strict=True):
+                if not isinstance(key.data, Line):
+                    key.data()
+                elif left == 1 or not self._gave_away(key.data):
+                    self._go_on(key.data)
             for _ in range(len(self._soon)):
                 self._go_on(self._soon.popleft())
             self._sweep()
+
+    def _gave_away(self, line: Line) -> bool:
+        """Whether another thread, which had nothing to do, has it now."""
+        if not line.heavy or line not in self._lines:
+            return False
+        other = next((one for one in self._others if one._idle), None)
+        if other is None:
+            return False
+        other._idle = False
+        self._forget(line)
+        line.thread = other
+        other._moved.append(line)
+        other._wake()
+        return True
 
     def _take_over(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -197,15 +236,27 @@ class LineThread:
         self._rung = False
         while self._new:
             connection, life = self._new.popleft()
-            line = Line(connection, self._piece)
+            line = Line(connection, self)
             line.life = life(line)
-            self._make_room()
-            self._lines.add(line)
-            self._go_on(line)
+            self._adopt(line)
+        while self._moved:
+            line = self._moved.popleft()
+            self._adopt(line)
         while self._answered:
             line = self._answered.popleft()
-            if line in self._lines and line.waits_for in (ANSWER, HELD):
+            if line.thread is not self:  # it moved just before it was answered
+                line.thread.resume(line)
+            elif (
+                line in self._lines
+                and line.waits_for in (ANSWER, HELD)
+                and not (self._answered and self._gave_away(line))
+            ):
                 self._go_on(line)
+
+    def _adopt(self, line: Line) -> None:
+        self._make_room()
+        self._lines.add(line)
+        self._go_on(line)
 
     def _go_on(self, line: Line) -> None:
         if line not in self._lines:
@@ -232,7 +283,7 @@ class LineThread:
         if wanted == HELD:  # nothing may come before the answer but a farewell
             self._selector.register(line.socket, READ, lambda: self._end(line))
         elif wanted in WATCHED:
-            self._selector.register(line.socket, wanted, lambda: self._go_on(line))
+            self._selector.register(line.socket, wanted, line)
 
     def _make_room(self) -> None:
         """The one that has waited longest for its owner goes; who is at work stays."""
@@ -249,9 +300,11 @@ class LineThread:
             self._end(line)
 
     def _end(self, line: Line) -> None:
+        self._forget(line)
+        line.end()
+
+    def _forget(self, line: Line) -> None:
         if line.waits_for in WATCHED:
             self._selector.unregister(line.socket)
         line.waits_for = SOON
         self._lines.discard(line)
-        line.life.close()
-        line.socket.close()

@@ -12,20 +12,22 @@ import asyncio
 import contextlib
 import os
 import socket
-import ssl
 import threading
 from collections.abc import Awaitable, Callable
 from itertools import cycle
 from typing import Any
 
+from OpenSSL import SSL
+
 from folkmoot.federated import wire
 from folkmoot.federated.transfer.lines import ANSWER, HELD, STALL, Life, Line, LineThread
+from folkmoot.federated.transfer.tls_socket import TlsSocket
 from folkmoot.federated.transfer.transfers import SendingAhead, Transfer
 from folkmoot.federated.wire import RequestRefused
 
 #: Bodies are encrypted, hashed and written without the interpreter's lock, which is taken again for
-#: each record of 16 KB: a thread for each core would spend more on waking the others than it gains.
-THREADS = max(1, min(4, (os.cpu_count() or 1) // 2))
+#: each record of 16 KB: more threads would spend more on waking each other than they gain.
+THREADS = max(2, min(4, (os.cpu_count() or 1) // 2))
 #: Lines that are open at the same time.
 LINES = 4096
 #: Seconds for the handshake and the first request, and between two requests.
@@ -38,7 +40,7 @@ Grant = Callable[[Any, "Asked"], Awaitable[Transfer]]
 class WeightsListener:
     """`grant` runs on the event loop: it gives a `Transfer`, or raises `RequestRefused`."""
 
-    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, grant: Grant) -> None:
+    def __init__(self, host: str, port: int, tls: SSL.Context | None, grant: Grant) -> None:
         self._tls, self._grant = tls, grant
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=1024)
@@ -46,7 +48,9 @@ class WeightsListener:
         self.port = int(self._socket.getsockname()[1])
         self._loop = asyncio.get_running_loop()
         names = (f"folkmoot-lines-{number}" for number in range(THREADS))
-        self._threads = [LineThread(name, LINES // THREADS) for name in names]
+        self._threads: list[LineThread] = []
+        for name in names:
+            self._threads.append(LineThread(name, LINES // THREADS, self._threads))
         self._threads[0].call_when_readable(self._socket, self._accept)
         self._turns = cycle(self._threads)
 
@@ -56,6 +60,8 @@ class WeightsListener:
 
     def close(self) -> None:
         """End every line and thread."""
+        for thread in self._threads:
+            thread.stop()
         for thread in self._threads:
             thread.close()
         self._socket.close()
@@ -67,19 +73,17 @@ class WeightsListener:
             return
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._tls is not None:
-            connection = self._tls.wrap_socket(
-                connection, server_side=True, do_handshake_on_connect=False
-            )
-        thread = next(self._turns)
-        thread.add(connection, lambda line: self._life(line, thread))
+        line = connection if self._tls is None else TlsSocket.accept(self._tls, connection)
+        next(self._turns).add(line, self._life)
 
-    def _life(self, line: Line, thread: LineThread) -> Life:
+    def _life(self, line: Line) -> Life:
         line.allow(INTRODUCTION)
         yield from line.handshake()
         while True:
+            line.heavy = False
             request = yield from line.read_frame(wire.TransferRequest)
-            asked = Asked(self._loop, self._grant, request, lambda: thread.resume(line))
+            line.heavy = not request.HasField("end")
+            asked = Asked(self._loop, self._grant, request, lambda: line.thread.resume(line))
             try:
                 while not asked.is_answered:
                     yield HELD if request.HasField("call") else ANSWER

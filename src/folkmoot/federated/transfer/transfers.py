@@ -12,6 +12,10 @@ from folkmoot.federated.transfer.frames import corked
 from folkmoot.federated.transfer.lines import READ, SOON, STALL, Life, Line
 from folkmoot.federated.transfer.uploads import Upload
 
+#: Bytes of a body that are taken at once if they are there. Bodies that came together are whole one
+#: after the other then, and what has to be done about each overlaps with the next.
+TURN = 8 << 20
+
 
 class Transfer(Protocol):
     """A granted request."""
@@ -109,12 +113,19 @@ class Taking:
                 yield from line.send_frame(wire.TransferAnswer(offset=upload.offset))
             elif upload.offset:
                 raise ConnectionAbortedError("this is no new token")
+            turn = TURN
             while left := upload.size - upload.offset:
                 got = line.receive_ready(line.piece[:left])
                 upload.write(line.piece[:got])
                 line.passed(got)
-                if got < left:
-                    yield SOON if got == len(line.piece) else READ
+                turn -= got
+                if got < min(left, len(line.piece)):
+                    yield READ
+                elif turn <= 0:
+                    yield SOON
+                else:
+                    continue
+                turn = TURN
             upload.finish()
         finally:
             upload.release()

@@ -23,6 +23,7 @@ from folkmoot.federated.model_file.arriving import ArrivingFloats
 from folkmoot.federated.model_file.layout import Array, Layout, decode_header, header_length
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.model_file.writer import reopened
+from folkmoot.federated.transfer.frames import Socket
 
 ARRIVING = "#arriving"
 TOKEN_BYTES = 16
@@ -113,7 +114,7 @@ class Upload:
         self.token, self.size, self.offset = token, size, 0
         self._hasher, self._lock = blake3(), threading.Lock()
         self._floats, self._finite = ArrivingFloats(size), finite
-        self._line: socket.socket | None = None
+        self._line: Socket | None = None
         self.ended = self._dropped = False
         #: Of the whole body, once it is there.
         self.digest = ""
@@ -124,7 +125,7 @@ class Upload:
         if self._fd < 0:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
 
-    def hold(self, line: socket.socket) -> bool:
+    def hold(self, line: Socket) -> bool:
         """Whether this line may go on with the body; one that is at it is cut, and ends soon."""
         with self._lock:
             if self._line is not None:
@@ -230,9 +231,9 @@ class ArrivingModel(ModelFile):
         super().read(name, start, out)
 
 
-def cut(line: socket.socket) -> None:
+def cut(line: Socket) -> None:
     """Wake whoever waits for the line: there is nothing to wait for."""
     try:
-        socket.socket.shutdown(line, socket.SHUT_RDWR)
+        line.shutdown(socket.SHUT_RDWR)
     except OSError:
         return  # it was cut before
