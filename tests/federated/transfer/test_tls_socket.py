@@ -78,6 +78,17 @@ def test_one_that_another_authority_signed_is_refused(tmp_path: Path) -> None:
         pytest.fail("it was let in")
 
 
+def test_files_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    authority = LoopbackAuthority(tmp_path, "ca")
+    one, other = authority.sign("one"), authority.sign("other")
+    with pytest.raises(
+        ValueError, match=r"one\.pem and .*other\.key are no certificate with its key"
+    ):
+        server_context(ServerTls(one.cert, other.key))
+    with pytest.raises(ValueError, match=r"one\.key holds no certificates to trust"):
+        client_context(ClientTls(one.key))
+
+
 def test_who_waits_too_long_gives_up(tmp_path: Path) -> None:
     with joined(tmp_path) as (_, client):
         client.settimeout(0.05)

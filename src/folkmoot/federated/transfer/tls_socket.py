@@ -13,6 +13,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from OpenSSL import SSL
@@ -30,10 +31,9 @@ CLOSED = "the line was closed"
 
 def server_context(tls: ServerTls) -> SSL.Context:
     context = _context(SSL.TLS_SERVER_METHOD)
-    context.use_certificate_chain_file(str(tls.cert))
-    context.use_privatekey_file(str(tls.key))
+    _use(context, tls.cert, tls.key)
     if tls.client_ca is not None:
-        context.load_verify_locations(str(tls.client_ca))
+        _trust(context, tls.client_ca)
         context.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT)
     return context
 
@@ -42,12 +42,11 @@ def client_context(tls: ClientTls) -> SSL.Context:
     context = _context(SSL.TLS_CLIENT_METHOD)
     context.set_verify(SSL.VERIFY_PEER)
     if tls.ca is not None:
-        context.load_verify_locations(str(tls.ca))
+        _trust(context, tls.ca)
     else:
         context.set_default_verify_paths()
-    if tls.cert is not None:
-        context.use_certificate_chain_file(str(tls.cert))
-        context.use_privatekey_file(str(tls.key))
+    if tls.cert is not None and tls.key is not None:
+        _use(context, tls.cert, tls.key)
     return context
 
 
@@ -58,6 +57,29 @@ def _context(method: int) -> SSL.Context:
     # A line that waits holds no buffers.
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)
     return context
+
+
+def _use(context: SSL.Context, cert: Path, key: Path) -> None:
+    try:
+        context.use_certificate_chain_file(str(cert))
+        context.use_privatekey_file(str(key))
+    except SSL.Error as error:
+        raise ValueError(
+            f"{cert} and {key} are no certificate with its key: {_reason(error)}"
+        ) from None
+
+
+def _trust(context: SSL.Context, authority: Path) -> None:
+    try:
+        context.load_verify_locations(str(authority))
+    except SSL.Error as error:
+        raise ValueError(f"{authority} holds no certificates to trust: {_reason(error)}") from None
+
+
+def _reason(error: SSL.Error) -> str:
+    """OpenSSL gives a list of errors, each with its reason at the end."""
+    errors = error.args[0] if error.args and isinstance(error.args[0], list) else []
+    return "; ".join(str(each[-1]) for each in errors) or "TLS failed"
 
 
 class TlsSocket:
@@ -117,7 +139,7 @@ class TlsSocket:
         self._timeout = seconds
         self.bare.setblocking(seconds != 0)
         if seconds != 0:
-            limit = _timeval(seconds or 0.0)
+            limit = _timeval(seconds) if seconds else bytes(struct.calcsize("ll"))
             self.bare.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
             self.bare.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
@@ -169,9 +191,7 @@ class TlsSocket:
             return OSError(number, text) if number > 0 else ConnectionResetError(CLOSED)
         if isinstance(error, SSL.ZeroReturnError):
             return ConnectionResetError(CLOSED)
-        # OpenSSL's own list of errors, each with its reason at the end.
-        errors = error.args[0] if error.args and isinstance(error.args[0], list) else []
-        return ssl.SSLError("; ".join(str(each[-1]) for each in errors) or "TLS failed")
+        return ssl.SSLError(_reason(error))
 
 
 def _calls(tls: SSL.Connection) -> tuple[Callable[[Any], int], Callable[[Any], int]]:
@@ -204,8 +224,9 @@ def _calls(tls: SSL.Connection) -> tuple[Callable[[Any], int], Callable[[Any], i
 
 
 def _timeval(seconds: float) -> bytes:
-    whole = int(seconds)
-    return struct.pack("ll", whole, int((seconds - whole) * 1e6))
+    """As the kernel takes it, to whom nothing at all means for ever."""
+    whole, part = divmod(max(1, round(seconds * 1e6)), 1_000_000)
+    return struct.pack("ll", whole, part)
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
