@@ -301,11 +301,13 @@ first = { count = -1 }
 
 
 def test_a_name_that_needs_quotes_is_told_with_them() -> None:
-    text = '[roles."a.b"]\ncount = 0\n[roles."0"]\ncount = 0\n["roles".\'say "hi"\']\ncount = 0\n'
+    names = ('roles."a.b"', 'roles."0"', """"roles".'say "hi"'""", 'roles."<name>"')
+    text = "".join(f"[{name}]\ncount = 0\n" for name in names)
     assert [(key, line) for key, line, *_ in job_problems(text)] == [
         ('roles."a.b".count', 2),
         ("roles.0.count", 4),
         ('roles."say \\"hi\\"".count', 6),
+        ('roles."<name>".count', 8),
     ]
 
 

@@ -27,8 +27,15 @@ T = TypeVar("T")
 _STAND_INS: dict[Any, Any] = {int: 1, float: 1.0, str: "-", bool: False}
 _SYNTAX_LINE = re.compile(r"\(at line (\d+)")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_ANY_NAME = "<name>"
-"""In a suggestion: the table of a name that the user chooses."""
+
+
+class _AnyName(str):
+    """In a suggestion: the table of a name that the user chooses. No user can have written it."""
+
+    __slots__ = ()
+
+
+_ANY_NAME = _AnyName("<name>")
 
 
 class Broken(NamedTuple):
@@ -247,7 +254,7 @@ def _written(path: Path) -> str:
 
 
 def _written_key(key: str) -> str:
-    bare = _BARE_KEY.fullmatch(key) or key == _ANY_NAME
+    bare = _BARE_KEY.fullmatch(key) or isinstance(key, _AnyName)
     return f".{key}" if bare else f".{json.dumps(key, ensure_ascii=False)}"
 
 

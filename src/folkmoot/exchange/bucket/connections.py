@@ -9,6 +9,11 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from OpenSSL import SSL
+
+from folkmoot.host.tls import ClientTls
+from folkmoot.host.tls_socket import TlsSocket, client_context
+
 Body = Callable[[], Iterable[bytes]]
 """What is sent, from its beginning each time it is asked for."""
 #: Connections that are kept for the next request.
@@ -30,8 +35,8 @@ class KeptConnections:
         self._lock = threading.Lock()
 
     @functools.cached_property
-    def _tls(self) -> ssl.SSLContext:
-        return ssl.create_default_context()
+    def _tls(self) -> SSL.Context:
+        return client_context(ClientTls())
 
     @contextlib.contextmanager
     def request(
@@ -74,12 +79,14 @@ class KeptConnections:
             with contextlib.suppress(*STALE):
                 return line, _ask(line, *asked)
         if url.scheme == "https":
-            line = http.client.HTTPSConnection(
-                url.hostname or "", url.port, timeout=self._connect, context=self._tls
-            )
+            line = _TlsConnection(url.hostname or "", url.port, self._connect, self._tls)
         else:
             line = http.client.HTTPConnection(url.hostname or "", url.port, timeout=self._connect)
-        line.connect()
+        try:
+            line.connect()
+        except BaseException:
+            line.close()
+            raise
         line.sock.settimeout(self._patience)
         return line, _ask(line, *asked)
 
@@ -97,6 +104,19 @@ class KeptConnections:
             dropped = self._kept.pop(0) if len(self._kept) > MOST_KEPT else None
         if dropped is not None:
             dropped[1].close()
+
+
+class _TlsConnection(http.client.HTTPConnection):
+    default_port = http.client.HTTPS_PORT
+    sock: Any
+
+    def __init__(self, host: str, port: int | None, timeout: float, tls: SSL.Context) -> None:
+        super().__init__(host, port, timeout=timeout)
+        self._tls = tls
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock = TlsSocket.connect(self._tls, self.sock, self.host)
 
 
 def _is_whole(answer: http.client.HTTPResponse) -> bool:

@@ -13,9 +13,9 @@ from folkmoot.federated.coordinator.config import Federation, SecurityConfig
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.service import CoordinatorService
 from folkmoot.federated.transfer.listener import WeightsListener
-from folkmoot.federated.transfer.tls_socket import server_context
 from folkmoot.host.rpc import listen, new_server
 from folkmoot.host.tls import ServerTls, server_tls
+from folkmoot.host.tls_socket import server_context
 
 #: How long participants may take to hear FINISHED before the coordinator leaves.
 FAREWELL = 5.0

@@ -35,11 +35,11 @@ from folkmoot.federated.transfer.frames import (
     read_frame,
 )
 from folkmoot.federated.transfer.lines import STALL
-from folkmoot.federated.transfer.tls_socket import TlsSocket, client_context
 from folkmoot.federated.transfer.uploads import TOKEN_BYTES, cut
 from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.clock import backoff
 from folkmoot.host.tls import ClientTls
+from folkmoot.host.tls_socket import TlsSocket, client_context
 
 #: A coordinator that started again (its heartbeat gives us its new session), or has too much to do.
 PASSING = {

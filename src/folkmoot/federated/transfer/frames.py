@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-from folkmoot.federated.transfer.tls_socket import TlsSocket
+from folkmoot.host.tls_socket import TlsSocket
 
 #: Bytes of a body that are read, hashed and written at once: they fit a core's second-level cache.
 PIECE = 1 << 18

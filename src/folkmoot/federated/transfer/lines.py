@@ -22,7 +22,7 @@ from typing import Any
 
 from folkmoot.federated.model_file.reader import page_aligned
 from folkmoot.federated.transfer import frames
-from folkmoot.federated.transfer.tls_socket import TlsSocket
+from folkmoot.host.tls_socket import TlsSocket
 
 logger = logging.getLogger(__name__)
 

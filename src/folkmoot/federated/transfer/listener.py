@@ -21,9 +21,9 @@ from OpenSSL import SSL
 
 from folkmoot.federated import wire
 from folkmoot.federated.transfer.lines import ANSWER, HELD, STALL, Life, Line, LineThread
-from folkmoot.federated.transfer.tls_socket import TlsSocket
 from folkmoot.federated.transfer.transfers import SendingAhead, Transfer
 from folkmoot.federated.wire import RequestRefused
+from folkmoot.host.tls_socket import TlsSocket
 
 #: Bodies are encrypted, hashed and written without the interpreter's lock, which is taken again for
 #: each record of 16 KB: more threads would spend more on waking each other than they gain.

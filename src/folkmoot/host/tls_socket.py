@@ -1,13 +1,14 @@
-"""TLS for lines that carry weights: with the OpenSSL that `cryptography` brings, by pyOpenSSL.
+"""TLS for what carries models: with the OpenSSL that `cryptography` brings, by pyOpenSSL.
 
 The interpreter's is what its machine happens to have; before 3.1 it encrypts at half the speed on
-processors with wide instructions. `TlsSocket` has the methods of a socket that lines use, and fails
-as `ssl` does: with an `OSError`.
+processors with wide instructions. `TlsSocket` has the methods of a socket that we and `http.client`
+use, and fails as `ssl` does: with an `OSError`.
 """
 
 from __future__ import annotations
 
 import importlib
+import io
 import ipaddress
 import socket
 import ssl
@@ -44,7 +45,7 @@ def client_context(tls: ClientTls) -> SSL.Context:
     if tls.ca is not None:
         _trust(context, tls.ca)
     else:
-        context.set_default_verify_paths()
+        _trust_usual(context)
     if tls.cert is not None and tls.key is not None:
         _use(context, tls.cert, tls.key)
     return context
@@ -74,6 +75,15 @@ def _trust(context: SSL.Context, authority: Path) -> None:
         context.load_verify_locations(str(authority))
     except SSL.Error as error:
         raise ValueError(f"{authority} holds no certificates to trust: {_reason(error)}") from None
+
+
+def _trust_usual(context: SSL.Context) -> None:
+    """Whom the interpreter trusts, wherever its machine has them."""
+    known = ssl.get_default_verify_paths()
+    if known.cafile or known.capath:
+        context.load_verify_locations(known.cafile, known.capath)
+    else:
+        context.set_default_verify_paths()
 
 
 def _reason(error: SSL.Error) -> str:
@@ -109,7 +119,7 @@ class TlsSocket:
                 verify_ip_address(line._tls, host)
         except (CertificateError, VerificationError) as error:
             raise ssl.SSLCertVerificationError(
-                f"the certificate of the coordinator is not for {host}: {error}"
+                f"the certificate that was shown is not for {host}: {error}"
             ) from None
         return line
 
@@ -172,6 +182,10 @@ class TlsSocket:
         except SSL.Error as error:
             raise self._failure(error) from None
 
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """For `http.client`, which reads answers from it."""
+        return io.BufferedReader(_Reading(self))
+
     def shutdown(self, how: int) -> None:
         """Of the bare socket: whoever waits for the line is woken. From whatever thread."""
         self.bare.shutdown(how)
@@ -192,6 +206,19 @@ class TlsSocket:
         if isinstance(error, SSL.ZeroReturnError):
             return ConnectionResetError(CLOSED)
         return ssl.SSLError(_reason(error))
+
+
+class _Reading(io.RawIOBase):
+    """A socket as a file; it is closed by itself."""
+
+    def __init__(self, line: TlsSocket) -> None:
+        self._line = line
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: Any) -> int:
+        return self._line.recv_into(memoryview(room))
 
 
 def _calls(tls: SSL.Connection) -> tuple[Callable[[Any], int], Callable[[Any], int]]:

@@ -1,4 +1,4 @@
-"""What lines rely on in a socket under TLS: who is at the other end, and how it waits and fails."""
+"""What we rely on in a socket under TLS: who is at the other end, and how it waits and fails."""
 
 import contextlib
 import secrets
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.federated.transfer.tls_socket import TlsSocket, client_context, server_context
 from folkmoot.host.tls import ClientTls, ServerTls
+from folkmoot.host.tls_socket import TlsSocket, client_context, server_context
 from support.certificates import LoopbackAuthority
 
 BODY = 8 << 20
