@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from folkmoot.client.events import Doing
 from folkmoot.client.places import ALL
 from folkmoot.core.config import all_broken
 from folkmoot.core.data_config import RemoteTokens, TextFiles
+from folkmoot.host.event_log import Record
 from folkmoot.runs.control import run_state, update_run
 from folkmoot.runs.create import create_run
 from folkmoot.runs.fingerprint import WrongData, fingerprinted
@@ -15,6 +17,11 @@ from folkmoot.runs.join import join_run
 from folkmoot.runs.serve import serve_run
 from support.commands import folkmoot
 from support.small_run import make_run
+
+
+def nothing_but_looking(event: Record) -> None:
+    """A client that goes on with data that it should refuse ends here, not after minutes."""
+    assert not isinstance(event, Doing) or "tries out a step" not in event.what
 
 
 async def test_other_data_under_the_same_name_is_refused_at_joining(tmp_path: Path) -> None:
@@ -28,7 +35,14 @@ async def test_other_data_under_the_same_name_is_refused_at_joining(tmp_path: Pa
         with pytest.raises(
             WrongData, match=r"not what run 'moot' trains on: other data \(.*theirs"
         ):
-            await join_run(server.address, "moot", tmp_path / "ana", trust=(ALL,), places=mapped)
+            await join_run(
+                server.address,
+                "moot",
+                tmp_path / "ana",
+                trust=(ALL,),
+                places=mapped,
+                tell=nothing_but_looking,
+            )
         assert not len(server.state.pending)
 
 
