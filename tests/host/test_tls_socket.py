@@ -115,6 +115,27 @@ def test_who_waits_is_woken_when_the_line_is_cut(tmp_path: Path) -> None:
         assert isinstance(found[0], ConnectionResetError)
 
 
+def test_who_is_bid_farewell_reads_an_end(tmp_path: Path) -> None:
+    authority = LoopbackAuthority(tmp_path, "ca")
+    near, far = socket.socketpair()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.sign("server"))
+
+    def bid_farewell() -> None:
+        with (
+            context.wrap_socket(far, server_side=True) as line,
+            contextlib.suppress(ssl.SSLEOFError),  # who hears it hangs up
+        ):
+            line.unwrap()
+
+    speaking = threading.Thread(target=bid_farewell)
+    speaking.start()
+    with near:
+        client = TlsSocket.connect(client_context(ClientTls(authority.file)), near, "127.0.0.1")
+        assert client.recv(1) == b""
+    speaking.join()
+
+
 @pytest.mark.parametrize("direct", [True, False])
 def test_one_that_does_not_wait_says_what_for_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: bool

@@ -84,3 +84,28 @@ def test_an_answer_to_who_has_moved_follows_it() -> None:
         ((first, line),) = waiting
         first.resume(line)  # as who looked where it is just before it moved
         assert went_on.wait(60)
+
+
+def test_of_too_many_lines_the_one_that_waits_for_its_owner_longest_goes() -> None:
+    thread = LineThread("lines", 2)
+    pairs = [socket.socketpair() for _ in range(3)]
+    there = threading.Semaphore(0)
+
+    def life(line: Line) -> Life:
+        line.allow(60)
+        there.release()
+        yield READ
+
+    thread.start()
+    try:
+        for near, _ in pairs:
+            thread.add(near, life)
+            assert there.acquire(timeout=60)
+        pairs[0][1].settimeout(60)
+        assert pairs[0][1].recv(1) == b""
+        assert [near.fileno() >= 0 for near, _ in pairs] == [False, True, True]
+    finally:
+        thread.stop()
+        thread.close()
+        for _, far in pairs:
+            far.close()
