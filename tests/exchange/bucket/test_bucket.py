@@ -27,7 +27,7 @@ from folkmoot.exchange.bucket import (
     open_object,
     reading,
 )
-from folkmoot.exchange.bucket.direct import DirectReads
+from folkmoot.exchange.bucket.direct import Direct
 from support.servers import S3Server, serving
 
 BIG = os.urandom(20 << 20)
@@ -366,7 +366,7 @@ def test_an_object_of_s3_that_is_replaced_between_two_parts_is_the_new_one(
     monkeypatch.setattr(reading, "FAST", fast)
     bucket = Bucket(s3_server.new_bucket(), s3_server.options)
     bucket.put("large", BIG)
-    replace_before_the_second_part(bucket, monkeypatch, DirectReads, "part")
+    replace_before_the_second_part(bucket, monkeypatch, Direct, "part")
     assert bytes(bucket.get("large", MANY)) == REPLACED
 
 

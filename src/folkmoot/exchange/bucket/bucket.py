@@ -15,7 +15,7 @@ threads.
 import contextlib
 import mmap
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ import obstore
 from obstore.store import AzureStore, GCSStore, HTTPStore, MemoryStore, S3Store
 
 from folkmoot.exchange.bucket.backend import folder_of, open_store
-from folkmoot.exchange.bucket.direct import NotGiven, direct_reads
+from folkmoot.exchange.bucket.direct import NotGiven, direct
 from folkmoot.exchange.bucket.errors import (
     BucketError,
     Missing,
@@ -39,6 +39,7 @@ from folkmoot.exchange.bucket.errors import (
 from folkmoot.exchange.bucket.folder import (
     PART,
     Body,
+    Buffer,
     write_file,
 )
 from folkmoot.exchange.bucket.keys import checked_key, checked_prefix, checked_range
@@ -49,8 +50,8 @@ NEAR = 64 << 10
 """Ranges at most this far apart are cheaper to read through than to ask for twice."""
 IN_PARTS = (S3Store, GCSStore, AzureStore)
 """Stores from which a large object is read in parts, side by side."""
-MAPPED = 64 << 20
-"""A file of at most so many bytes is sent out of its mapping; a larger one is read in pieces."""
+WHOLE = 64 << 20
+"""At most so many bytes are sent in one request, a file's out of its mapping; more go in parts."""
 
 
 class ObjectInfo(msgspec.Struct, frozen=True):
@@ -72,7 +73,7 @@ class Bucket:
         self.folder = folder_of(url)
         known = dict(options or {})
         self._store = open_store(url, self.folder, known, patience)
-        self._direct = direct_reads(self._store, known, patience)
+        self._direct = direct(self._store, known, patience)
         #: Whether the last object read was one for many connections: the next is often of its size.
         self._large = True
 
@@ -165,12 +166,33 @@ class Bucket:
             if self.folder is not None:
                 write_file(self.folder / key, body, create)
             else:
-                in_parts: Any = {"chunk_size": PART, "max_concurrency": 4}
-                how = {"mode": "create"} if create else in_parts
                 # One in memory keeps what it is given, and a mapping ends.
                 kept = isinstance(self._store, MemoryStore)
                 with contextlib.nullcontext(body) if kept else _as_buffer(body) as data:
-                    obstore.put(self._store, key, data, **how)
+                    self._put(key, data, create)
+
+    def _put(self, key: str, data: Body, create: bool) -> None:
+        if isinstance(data, bytes | bytearray | memoryview) and not create:
+            view = memoryview(data).cast("B")
+            if self.put_direct(key, len(view), lambda: [view]):
+                return
+        in_parts: Any = {"chunk_size": PART, "max_concurrency": 4}
+        how = {"mode": "create"} if create else in_parts
+        obstore.put(self._store, key, data, **how)
+
+    def put_direct(self, key: str, size: int, body: Callable[[], Iterable[Buffer]]) -> bool:
+        """Store an object of so many bytes while it is made, if this store can do it, and does.
+
+        It is tried once; `body` gives the pieces, from the beginning each time it is asked. Where
+        it fails before its last piece, there is no object.
+        """
+        if self._direct is None or size > WHOLE:
+            return False
+        try:
+            self._direct.put(checked_key(self.url, key), size, body)
+        except NotGiven:
+            return False
+        return True
 
     def signed_url(self, method: Literal["GET", "PUT"], key: str, seconds: int) -> str:
         """A URL with which anybody may GET or PUT this one object for a while."""
@@ -231,7 +253,7 @@ class Bucket:
 @contextlib.contextmanager
 def _as_buffer(body: Body) -> Iterator[Body]:
     """A small file as a view of it, which costs obstore a third of what reading it does."""
-    if not isinstance(body, Path) or not 0 < body.stat().st_size <= MAPPED:
+    if not isinstance(body, Path) or not 0 < body.stat().st_size <= WHOLE:
         yield body
         return
     with (

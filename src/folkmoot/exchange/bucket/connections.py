@@ -11,10 +11,11 @@ from typing import Any
 
 from OpenSSL import SSL
 
+from folkmoot.host.corked import corked
 from folkmoot.host.tls import ClientTls
 from folkmoot.host.tls_socket import TlsSocket, client_context
 
-Body = Callable[[], Iterable[bytes]]
+Body = Callable[[], Iterable[bytes | bytearray | memoryview]]
 """What is sent, from its beginning each time it is asked for."""
 #: Connections that are kept for the next request.
 MOST_KEPT = 8
@@ -127,7 +128,11 @@ def _ask(
     line: Any, method: str, target: str, headers: Mapping[str, str], body: Body | None
 ) -> http.client.HTTPResponse:
     try:
-        line.request(method, target, body and body(), headers)
+        if body is None:
+            line.request(method, target, None, headers)
+        else:
+            with corked(line.sock):
+                line.request(method, target, body(), headers)
         answer: http.client.HTTPResponse = line.getresponse()
         return answer
     except BaseException as error:

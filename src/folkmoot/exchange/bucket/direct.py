@@ -1,33 +1,36 @@
-"""Objects of S3 read over connections of our own, through URLs that the store signs.
+"""Objects of S3 read and written over connections of our own, through URLs that the store signs.
 
-The store's own client copies what it reads twice and takes twice the CPU for a byte. This one reads
-into the caller's memory. It is for what goes well: it tries nothing again, and where a request is
-not answered with the object, `NotGiven` leaves it to the store's client, which knows what to try.
+The store's own client copies what it carries and takes twice the CPU for a byte. This one reads
+into the caller's memory and writes from it. It is for what goes well: it tries nothing again, and
+where a request is not answered as it should be, `NotGiven` leaves it to the store's client, which
+knows what to try.
 """
 
 import contextlib
 import http.client
 import re
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import obstore
 from obstore import exceptions
 from obstore.store import S3Store
 
-from folkmoot.exchange.bucket.connections import KeptConnections
+from folkmoot.exchange.bucket.connections import Body, KeptConnections
 
 #: For which a URL is signed: a request that has begun may last longer.
 GOOD_FOR = timedelta(minutes=15)
 CONNECT = 5.0
+#: Of what a store says of an object that it took.
+MOST_SAID = 1 << 16
 _RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})")
 _SIZE = re.compile(r"\d{1,15}")
 
 
 class NotGiven(Exception):
-    """This way did not lead to the object; the store's own client may get it, or say why not."""
+    """This way did not lead to the object; the store's own client may do it, or say why not."""
 
 
 class Part:
@@ -61,8 +64,8 @@ class Part:
             raise ConnectionError(f"not an answer: {error!r}") from error
 
 
-class DirectReads:
-    """Reads from one store. It is safe to call from many threads."""
+class Direct:
+    """Requests to one store. It is safe to call from many threads."""
 
     def __init__(self, store: S3Store, patience: float) -> None:
         self._store, self._connections = store, KeptConnections(CONNECT, patience)
@@ -71,20 +74,37 @@ class DirectReads:
     def part(self, key: str, start: int, end: int, tag: str = "") -> Iterator[Part]:
         """Bytes `start` to `end` of an object, or fewer where it ends; of the one with this tag."""
         headers = {"Range": f"bytes={start}-{end - 1}"} | ({"If-Match": tag} if tag else {})
+        with self._answer("GET", key, headers) as answer:
+            yield Part(answer)
+
+    def put(self, key: str, size: int, body: Body) -> None:
+        """Store an object of so many bytes, whole."""
+        with self._answer("PUT", key, {"Content-Length": str(size)}, body) as answer:
+            answer.read(MOST_SAID)
+
+    @contextlib.contextmanager
+    def _answer(
+        self,
+        method: Literal["GET", "PUT"],
+        key: str,
+        headers: Mapping[str, str],
+        body: Body | None = None,
+    ) -> Iterator[http.client.HTTPResponse]:
         with contextlib.ExitStack() as stack:
             try:
-                url = str(obstore.sign(self._store, "GET", key, GOOD_FOR))
-                answer = stack.enter_context(self._connections.request("GET", url, headers))
+                url = str(obstore.sign(self._store, method, key, GOOD_FOR))
+                asked = self._connections.request(method, url, headers, body)
+                answer = stack.enter_context(asked)
             except (exceptions.BaseError, OSError) as error:
                 raise NotGiven(str(error)) from error
             if answer.status not in (200, 206):
                 raise NotGiven(f"answered {answer.status}")
-            yield Part(answer)
+            yield answer
 
 
-def direct_reads(store: Any, options: dict[str, str], patience: float) -> DirectReads | None:
+def direct(store: Any, options: dict[str, str], patience: float) -> Direct | None:
     """For a store whose URLs can be signed and asked for without a detour."""
     unsigned = any("skip_signature" in name.lower() for name in options)
     if not isinstance(store, S3Store) or unsigned or urllib.request.getproxies():
         return None
-    return DirectReads(store, patience)
+    return Direct(store, patience)

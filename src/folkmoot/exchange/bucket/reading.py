@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import obstore
 from obstore import exceptions
 
-from folkmoot.exchange.bucket.direct import DirectReads, NotGiven, Part
+from folkmoot.exchange.bucket.direct import Direct, NotGiven, Part
 from folkmoot.exchange.bucket.errors import BrokenOff
 from folkmoot.exchange.bucket.folder import PART
 
@@ -67,7 +67,7 @@ def read_in_parts(store: Any, url: str, key: str) -> Reading:
     return Reading(size, pieces())
 
 
-def read_direct(direct: DirectReads, url: str, key: str, check: Callable[[int], None]) -> Reading:
+def read_direct(direct: Direct, url: str, key: str, check: Callable[[int], None]) -> Reading:
     """The first part tells how long the object is, and how fast it comes; `check` sees the size.
 
     Raises `NotGiven` when not even that one could be had.

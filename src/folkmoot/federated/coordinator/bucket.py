@@ -17,7 +17,7 @@ import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -27,14 +27,14 @@ from blake3 import blake3
 from folkmoot.core.federation.state import Delivery
 from folkmoot.exchange.bucket import Bucket, BucketError, Missing, TooLarge
 from folkmoot.exchange.bucket.keys import checked_key
-from folkmoot.federated.model_file.arriving import ArrivingFloats
+from folkmoot.federated.coordinator.sent_model import SentModel
 from folkmoot.federated.model_file.file_stat import only_we_can_write, stamp
 from folkmoot.federated.model_file.hashing_writer import PIECE, HashingWriter
 from folkmoot.federated.model_file.layout import Layout
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.model_file.writer import reopened
 from folkmoot.federated.participant.bucket import SPARE
-from folkmoot.federated.transfer.uploads import Uploads, arrived
+from folkmoot.federated.transfer.uploads import Upload, Uploads, arrived
 from folkmoot.host.files import StagedFile, write_atomically
 
 READ = 1 << 20
@@ -46,6 +46,14 @@ class NotAnnounced(BucketError):
     """The object is another than the one announced."""
 
 
+Arriving = Callable[[Upload], None]
+"""Is shown an update that comes out of a remote bucket, when it begins."""
+
+
+def no_reader(upload: Upload) -> None:
+    """Of an update that is looked at when all of it is there."""
+
+
 class CoordinatorBucket:
     def __init__(
         self, bucket: Bucket, folder: Path, max_object: int, *, carried: bool = False
@@ -54,10 +62,10 @@ class CoordinatorBucket:
         self._folder = folder
         self._spool = folder / "spool"
         self._spool.mkdir(parents=True, exist_ok=True)
-        #: Updates that participants send to us and not to the bucket.
-        self.uploads = Uploads(self._spool, self._spool / SPARE) if carried else None
-        #: Layouts of private copies out of a remote bucket that were seen to be finite.
-        self._finite: dict[Path, Layout] = {}
+        #: Whether participants send updates to us and not to the bucket.
+        self.carried = carried
+        #: Updates that come piece by piece, from participants or out of a remote bucket.
+        self.uploads = Uploads(self._spool, self._spool / SPARE)
         if bucket.folder is None:
             # Of a model that is in the bucket we keep a copy, which is not synced: it is read anew.
             for copy in self._spool.glob("*/global"):
@@ -69,10 +77,10 @@ class CoordinatorBucket:
 
     # Updates.
 
-    def take(self, delivery: Delivery, limit: int) -> Path:
+    def take(self, delivery: Delivery, limit: int, arriving: Arriving = no_reader) -> Path:
         """A private copy of what was announced; raises `Missing`, `TooLarge` or `NotAnnounced`."""
         key, path = checked_key(self.bucket.url, delivery.key), self.taken(delivery)
-        if self.uploads is not None:
+        if self.carried:
             if not path.exists():
                 raise Missing("coordinator", key, "these bytes did not arrive")
             return path
@@ -80,10 +88,7 @@ class CoordinatorBucket:
         path.parent.mkdir(parents=True, exist_ok=True)
         limit = min(limit, self.max_object)
         if self.bucket.folder is None:
-            if layout := self._download(
-                key, path, limit, self._spare_of(delivery), delivery.digest
-            ):
-                self._finite[path] = layout
+            self._take_remote(delivery, limit, arriving)
             return path
         try:
             _link_or_copy(self.bucket.folder / key, path, limit)
@@ -96,7 +101,7 @@ class CoordinatorBucket:
     @property
     def hashes(self) -> bool:
         """Whether what was taken is known to have its digest: it was hashed as it came."""
-        return self.uploads is not None or self.bucket.folder is None
+        return self.carried or self.bucket.folder is None
 
     def taken(self, delivery: Delivery) -> Path:
         """Where the private copy of an update is, if it was taken."""
@@ -107,21 +112,12 @@ class CoordinatorBucket:
 
         And is here now: who is not good is deleted.
         """
-        path = self.taken(delivery)
-        if self.uploads is None:
-            layout = self._finite.get(path)
-        else:
-            layout = self.uploads.finite_layout(delivery.key, delivery.digest)
-        return layout if layout is not None and path.exists() else None
+        layout = self.uploads.finite_layout(delivery.key, delivery.digest)
+        return layout if layout is not None and self.taken(delivery).exists() else None
 
     def forget_rounds(self, last: int) -> None:
         """Delete the private copies of every round up to `last`."""
-        if self.uploads is not None:
-            self.uploads.forget(last)
-        # A copy first: other threads add to it.
-        for path in list(self._finite):
-            if int(path.parent.name) <= last:
-                self._finite.pop(path, None)
+        self.uploads.forget(last)
         for entry in _rounds(self._spool, last):
             if self.bucket.folder is None:
                 self._put_aside(entry / "global", _spare(entry / "global"))
@@ -140,7 +136,7 @@ class CoordinatorBucket:
         if self.bucket.folder is None:
             self.bucket.delete_all([delivery.key for delivery in used])
         for delivery in used:
-            if self.uploads is not None or self.bucket.folder is None:
+            if self.carried or self.bucket.folder is None:
                 self._put_aside(self.taken(delivery), self._spare_of(delivery))
             else:
                 self.taken(delivery).unlink(missing_ok=True)
@@ -149,7 +145,7 @@ class CoordinatorBucket:
 
     def archive(self, used: Iterable[Delivery]) -> None:
         """These updates are part of a global model, and stay with it in the bucket."""
-        if self.uploads is None or self.bucket.folder is None:
+        if not self.carried or self.bucket.folder is None:
             return  # they are there
         for delivery in used:
             with contextlib.suppress(FileNotFoundError):
@@ -173,7 +169,11 @@ class CoordinatorBucket:
         """A local file of the round's global model; downloaded once when the bucket is remote."""
         path = self.global_target(round_)
         if self.bucket.folder is None and not path.exists():
-            self._download(f"{round_}/global", path, self.max_object, _spare(path))
+            _, pieces = self.bucket.read(f"{round_}/global", self.max_object)
+            with StagedFile(path, partial(reopened, _spare(path))) as staged:
+                for piece in pieces:
+                    staged.write(piece)
+                staged.commit(durable=False)
         return path
 
     def global_layout(self, round_: int) -> Layout:
@@ -192,7 +192,9 @@ class CoordinatorBucket:
     def new_global(self, round_: int, layout: Layout) -> HashingWriter:
         """The round's global model, to be written; over the file of a pruned one if there is."""
         path = self.global_target(round_)
-        return HashingWriter(path, layout, _spare(path), mapped=self.bucket.folder is not None)
+        if self.bucket.folder is None:
+            return SentModel(self.bucket, f"{round_}/global", path, layout, _spare(path))
+        return HashingWriter(path, layout, _spare(path), mapped=True)
 
     def publish_global(self, round_: int, written: HashingWriter) -> str:
         """Put a written global model where participants read it; its digest."""
@@ -200,9 +202,9 @@ class CoordinatorBucket:
         self._layout = (-1, {})
         written.commit(durable=self.bucket.folder is not None)
         self._layout = round_, written.layout
-        if self.bucket.folder is None:
-            self.bucket.put(f"{round_}/global", self.global_target(round_))
-        elif self.uploads is None:
+        if isinstance(written, SentModel):
+            written.arrive()
+        elif not self.carried:
             self._last = round_, stamp(written.found)
         return digest
 
@@ -256,28 +258,24 @@ class CoordinatorBucket:
         self.bucket.delete_all([object_.key for object_ in found])
         return len(found)
 
-    def _download(
-        self, key: str, path: Path, limit: int, spare: Path, digest: str = ""
-    ) -> Layout | None:
-        """A file of an object, of this digest if it is told; its layout if all of it is finite.
-
-        Over `spare`, if that is there.
-        """
-        size, pieces = self.bucket.read(key, limit)
-        hasher, floats = blake3(), ArrivingFloats(size)
-        with StagedFile(path, partial(reopened, spare)) as staged:
+    def _take_remote(self, delivery: Delivery, limit: int, arriving: Arriving) -> None:
+        size, pieces = self.bucket.read(delivery.key, limit)
+        upload = self.uploads.download(delivery.key, size)
+        try:
+            arriving(upload)
             for piece in pieces:
-                # In stretches that stay in the cache between the three.
+                # In stretches that stay in the cache while they are written and hashed.
                 for start in range(0, len(piece), PIECE):
-                    part = piece[start : start + PIECE]
-                    staged.write(part)
-                    hasher.update(part)
-                    floats.update(part)
-            if digest and hasher.hexdigest() != digest:
-                why = f"is not what was announced: its digest is {hasher.hexdigest()}"
-                raise NotAnnounced(self.bucket.url, key, f"{why}, expected {digest}")
-            staged.commit(durable=False)
-        return floats.layout if floats.finite else None
+                    upload.write(piece[start : start + PIECE])
+            if (found := upload.hexdigest()) != delivery.digest:
+                why = f"is not what was announced: its digest is {found}"
+                raise NotAnnounced(
+                    self.bucket.url, delivery.key, f"{why}, expected {delivery.digest}"
+                )
+            upload.finish()
+        except BaseException:
+            upload.drop()
+            raise
 
 
 def _rounds(folder: Path, last: int) -> list[Path]:

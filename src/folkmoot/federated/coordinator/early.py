@@ -1,9 +1,9 @@
 """The next global model, made before its round is over.
 
-When every update that a round waits for is on its way, their mean is begun: block by block, in the
-order of ids, each block as soon as all of them have it. So it has the bits it would have had later.
-A small one, and one of updates out of a remote bucket, begins when all of them have come, while the
-disk still gets the record of the last.
+When every update that a round waits for is on its way, from a participant or out of a remote
+bucket, their mean is begun: block by block, in the order of ids, each block as soon as all of them
+have it. So it has the bits it would have had later. A small one begins when all of them have come,
+while the disk still gets the record of the last.
 
 It is a guess. It counts only if the round closes with exactly these bodies and sample counts, by
 their digests; otherwise nothing is left of it, and the model is made of the files as ever. The sum
@@ -78,10 +78,10 @@ class EarlySums:
         unpacked = config.compression.method == "none" and not config.security.aggregators
         self._possible = store.hashes and plain and unpacked
 
-    def note(self, id: str, upload: Upload, samples: int) -> None:
-        """This body of the round in progress is on its way."""
+    def note(self, round_: int, id: str, upload: Upload, samples: int) -> None:
+        """This body is on its way."""
         state = self._state()
-        if not self._suits(state):
+        if not self._suits(state, round_):
             return
         self._coming[f"{state.round}/{id}"] = Expected(id, samples, upload)
         expected = self._expected(state) if upload.size * state.goal >= WORTH else []
@@ -93,16 +93,16 @@ class EarlySums:
     def note_judged(self, delivery: Delivery) -> None:
         """This update is whole and good, and will be recorded now."""
         state = self._state()
-        if not self._suits(state) or state.closing or delivery.round != state.round:
+        if not self._suits(state, delivery.round):
             return
         self._judged[delivery.key] = delivery
         expected = self._expected(state)
         if self._sum is None and expected and all(update.is_whole for update in expected):
             self._begin(state, expected)
 
-    def _suits(self, state: State) -> bool:
+    def _suits(self, state: State, round_: int) -> bool:
         odd = state.initial_round or state.rules.max_staleness or state.region
-        return self._possible and not odd
+        return self._possible and not odd and not state.closing and round_ == state.round
 
     def _begin(self, state: State, expected: Sequence[Expected]) -> None:
         self._sum = _Sum(self._config, self._store, state, expected)

@@ -40,7 +40,7 @@ from folkmoot.federated.transfer.transfers import (
     Telling,
     Transfer,
 )
-from folkmoot.federated.transfer.uploads import TOKEN_BYTES
+from folkmoot.federated.transfer.uploads import TOKEN_BYTES, Upload
 from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.signing import SESSION_BYTES, Nonces, Unauthenticated
 
@@ -401,7 +401,7 @@ class CoordinatorService:
     def _grant_store(self, request: Any) -> Transfer:
         id, c = self._named(self._proven("Store", request)), self.coordinator
         c.heard(id)
-        if c.store.uploads is None:
+        if not c.store.carried:
             raise RequestRefused(Code.UNIMPLEMENTED, "this coordinator carries no weights")
         if len(request.token) != TOKEN_BYTES:
             raise RequestRefused(Code.INVALID_ARGUMENT, f"a token has {TOKEN_BYTES} bytes")
@@ -419,8 +419,7 @@ class CoordinatorService:
         key = f"{request.round}/{id}"
         held = {token.split()[1] for token in self._judging if token.split()[0] == key}
         upload = c.store.uploads.begin(key, request.token, request.size, held)
-        if request.round == c.state.round:
-            c.early.note(id, upload, request.number_samples)
+        c.early.note(request.round, id, upload, request.number_samples)
         return Taking(upload, ahead=request.ahead)
 
     def _most_bytes(self, round_: int, id: str) -> int:
@@ -506,7 +505,7 @@ class CoordinatorService:
     def _judged_as_it_came(self, delivery: Delivery) -> Judgement | None:
         """Of a body that was looked through on its way, if that is all there is to look at."""
         c = self.coordinator
-        if c.store.uploads is None or not self._is_plain(delivery):
+        if not self._is_plain(delivery):
             return None
         try:
             layout = c.store.finite_layout(delivery)
@@ -526,9 +525,14 @@ class CoordinatorService:
         return await asyncio.shield(task)
 
     async def _take_and_check(self, delivery: Delivery) -> Judgement:
-        c = self.coordinator
+        c, loop = self.coordinator, asyncio.get_running_loop()
+
+        def arriving(upload: Upload) -> None:
+            told = delivery.round, delivery.id, upload, delivery.samples
+            loop.call_soon_threadsafe(c.early.note, *told)
+
         try:
-            return await c.run(judged, c.config, c.store, c.state, delivery)
+            return await c.run(judged, c.config, c.store, c.state, delivery, arriving)
         except (BucketError, OSError) as error:
             raise unreadable(error) from None
 

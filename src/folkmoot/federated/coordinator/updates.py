@@ -17,7 +17,12 @@ from folkmoot.federated.aggregate.checks import bad_layout, bad_samples, bad_sum
 from folkmoot.federated.aggregate.linear import sum_layout
 from folkmoot.federated.aggregate.spans import CombineFailed
 from folkmoot.federated.compression.source import CompressedUpdate, bad_compressed
-from folkmoot.federated.coordinator.bucket import CoordinatorBucket, NotAnnounced
+from folkmoot.federated.coordinator.bucket import (
+    Arriving,
+    CoordinatorBucket,
+    NotAnnounced,
+    no_reader,
+)
 from folkmoot.federated.coordinator.config import Federation
 from folkmoot.federated.model_file.layout import BadModel, Layout, ModelSource, encode_header
 from folkmoot.federated.model_file.reader import HashingModelFile, ModelFile, digest_of
@@ -45,7 +50,11 @@ class Judgement(NamedTuple):
 
 
 def judge(
-    config: Federation, store: CoordinatorBucket, state: State, delivery: Delivery
+    config: Federation,
+    store: CoordinatorBucket,
+    state: State,
+    delivery: Delivery,
+    arriving: Arriving = no_reader,
 ) -> Judgement:
     """Take an update out of the bucket and check it, in one pass over its bytes."""
     with ExitStack() as stack:
@@ -54,7 +63,7 @@ def judge(
             if not state.initial_round:
                 base = stack.enter_context(ModelFile(store.global_path(delivery.round)))
                 limit = most_bytes(config, base.layout, delivery.id)
-            path = store.take(delivery, limit)
+            path = store.take(delivery, limit, arriving)
         except Missing:
             return Judgement(f"there is no object {delivery.key} in the bucket", missing=True)
         except TooLarge:
@@ -123,10 +132,14 @@ def _bad(
 
 
 def judged(
-    config: Federation, store: CoordinatorBucket, state: State, delivery: Delivery
+    config: Federation,
+    store: CoordinatorBucket,
+    state: State,
+    delivery: Delivery,
+    arriving: Arriving = no_reader,
 ) -> Judgement:
     """Judge an update; of one that is not good nothing stays behind."""
-    found = judge(config, store, state, delivery)
+    found = judge(config, store, state, delivery, arriving)
     if found.reason:
         store.taken(delivery).unlink(missing_ok=True)
     return found

@@ -12,7 +12,6 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from blake3 import blake3
@@ -20,7 +19,7 @@ from blake3 import blake3
 from folkmoot.exchange.bucket import Bucket, BucketError
 from folkmoot.exchange.bucket.keys import checked_key
 from folkmoot.federated.model_file.file_stat import stamp as stamp_of
-from folkmoot.federated.model_file.hashing_writer import HashingWriter
+from folkmoot.federated.model_file.hashing_writer import PIECE, HashingWriter
 from folkmoot.federated.model_file.layout import (
     Array,
     BadModel,
@@ -31,11 +30,7 @@ from folkmoot.federated.model_file.layout import (
     header_length,
     layout_of,
 )
-from folkmoot.federated.model_file.reader import page_aligned
 
-CHUNK = 8 << 20
-#: An update of at most so many bytes is put together before it goes into a remote bucket.
-WHOLE = 64 << 20
 #: Fewer bytes are copied sooner than an open file is kept for them.
 MAP_FROM = 1 << 18
 #: In a folder bucket: where the coordinator puts a participant's last file when it is used up.
@@ -80,12 +75,10 @@ class ParticipantBucket:
         key = checked_key(self.bucket.url, f"{round_}/{participant_id}")
         layout, folder = layout_of(arrays), self.bucket.folder
         if folder is None:
-            hasher = blake3()
-            if sum(meta.nbytes for meta in layout.values()) <= WHOLE:
-                self.bucket.put(key, whole_body(layout, arrays, hasher))
-            else:
-                self.bucket.put(key, chunks(layout, arrays, hasher))
-            return hasher.digest()
+            body = OutgoingModel(layout, arrays)
+            if not self.bucket.put_direct(key, body.size, body.pieces):
+                self.bucket.put(key, body.pieces())
+            return body.digest()
         spare = folder / SPARE / participant_id
         with contextlib.closing(HashingWriter(folder / key, layout, spare)) as writer:
             writer.write_all(arrays)
@@ -135,26 +128,33 @@ def _plain_file(path: str, flags: int) -> int:
     return fd
 
 
-def whole_body(layout: Layout, arrays: Mapping[str, Array], hasher: Any) -> memoryview:
-    """The body of a model in one buffer, hashed."""
-    head = encode_header(layout)
-    body = page_aligned(len(head) + sum(meta.nbytes for meta in layout.values()))
-    body[: (done := len(head))] = np.frombuffer(head, np.uint8)
-    for name, meta in layout.items():
-        part = body[done : (done := done + meta.nbytes)]
-        part[:] = np.ascontiguousarray(arrays[name], meta.numpy).reshape(-1).view(np.uint8)
-    hasher.update(body.data)
-    return body.data.toreadonly()
+class OutgoingModel:
+    """The body of a model in pieces, out of the arrays themselves, each hashed as it goes out."""
 
+    def __init__(self, layout: Layout, arrays: Mapping[str, Array]) -> None:
+        self._head, self._layout, self._arrays = encode_header(layout), layout, arrays
+        self.size = len(self._head) + sum(meta.nbytes for meta in layout.values())
+        self._hasher = blake3()
 
-def chunks(layout: Layout, arrays: Mapping[str, Array], hasher: Any) -> Iterator[bytes]:
-    """The body of a model in pieces, each hashed as it goes out."""
-    head = encode_header(layout)
-    hasher.update(head)
-    yield head
-    for name, meta in layout.items():
-        view = np.ascontiguousarray(arrays[name], meta.numpy).reshape(-1).view(np.uint8).data
-        for start in range(0, len(view), CHUNK):
-            piece = bytes(view[start : start + CHUNK])
-            hasher.update(piece)
-            yield piece
+    def pieces(self) -> Iterator[memoryview]:
+        """All of it, from the beginning each time it is asked for."""
+        self._hasher.reset()
+        # BLAKE3 takes whole subtrees, so the first piece of values is shorter by the header.
+        yield self._hashed(memoryview(self._head))
+        done = len(self._head)
+        for name, meta in self._layout.items():
+            values = np.ascontiguousarray(self._arrays[name], meta.numpy).reshape(-1)
+            view, start = values.view(np.uint8).data, 0
+            while start < len(view):
+                stop = min(start + PIECE - done % PIECE, len(view))
+                yield self._hashed(view[start:stop])
+                done, start = done + stop - start, stop
+
+    def digest(self) -> bytes:
+        """Of what went out."""
+        digest: bytes = self._hasher.digest()
+        return digest
+
+    def _hashed(self, piece: memoryview) -> memoryview:
+        self._hasher.update(piece)
+        return piece

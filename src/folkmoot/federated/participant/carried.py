@@ -29,7 +29,6 @@ from folkmoot.federated.transfer.frames import (
     MAX_FRAME,
     PIECE,
     Socket,
-    corked,
     encode_frame,
     fill,
     read_frame,
@@ -38,6 +37,7 @@ from folkmoot.federated.transfer.lines import STALL
 from folkmoot.federated.transfer.uploads import TOKEN_BYTES, cut
 from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.clock import backoff
+from folkmoot.host.corked import corked
 from folkmoot.host.tls import ClientTls
 from folkmoot.host.tls_socket import TlsSocket, client_context
 

@@ -66,6 +66,9 @@ class _Training(Participation):
     ) -> None:
         super().__init__(settings, line, log)
         self._participant = participant
+        #: Whether the owner's methods want the round's settings: a signature is dear to look at.
+        self._train_wants_config = takes_config(participant.train_round)
+        self._evaluate_wants_config = takes_config(participant.evaluate)
         self._secure = SecureDelivery(line, settings.peers, settings.policy.demands)
         #: The last round trained, kept in case its update has to be masked or sent again.
         self._trained: RoundResult | None = None
@@ -124,8 +127,8 @@ class _Training(Participation):
         weights = self._bucket.read_global(start.round, start.global_digest, start.global_stamp)
         config = answers.settings(start.config)
         found = self._evaluated(start, weights, config)
-        train = self._participant.train_round
-        more = {"config": config} if takes_config(train) else {}
+        train: Callable[..., Any] = self._participant.train_round
+        more = {"config": config} if self._train_wants_config else {}
         result = train(as_given(weights), start.epochs, start.epoch_base, **more)
         arrays, samples, history = checked_result(result)
         return RoundResult(
@@ -139,7 +142,7 @@ class _Training(Participation):
         if not start.evaluate or not can_evaluate(self._participant):
             return None
         evaluate: Callable[..., Any] = self._participant.evaluate
-        more = {"config": config} if takes_config(evaluate) else {}
+        more = {"config": config} if self._evaluate_wants_config else {}
         return checked_evaluation(evaluate(as_given(weights), **more))
 
     async def _deliver(

@@ -4,14 +4,17 @@ A participant then holds no right to the bucket at all. It can read the round's 
 write its own update, and nothing else, for as long as the URLs are good.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from http.client import HTTPResponse
 
-from blake3 import blake3
-
 from folkmoot.exchange.bucket.connections import KeptConnections
-from folkmoot.federated.model_file.layout import Array, BadModel, encode_header, layout_of
-from folkmoot.federated.participant.bucket import Arrays, as_weights_unavailable, chunks, decoded
+from folkmoot.federated.model_file.layout import Array, BadModel, layout_of
+from folkmoot.federated.participant.bucket import (
+    Arrays,
+    OutgoingModel,
+    as_weights_unavailable,
+    decoded,
+)
 
 PATIENCE = 60.0
 READ = 1 << 20
@@ -55,19 +58,12 @@ class PresignedBucket:
     @as_weights_unavailable()
     def write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
         """Put an update into the bucket; its digest."""
-        layout = layout_of(arrays)
-        size = len(encode_header(layout)) + sum(meta.nbytes for meta in layout.values())
-        hasher = blake3()
-
-        def body() -> Iterable[bytes]:
-            hasher.reset()
-            return chunks(layout, arrays, hasher)
-
-        headers = {"Content-Length": str(size)}
-        with self._connections.request("PUT", self._put, headers, body) as answer:
+        body = OutgoingModel(layout_of(arrays), arrays)
+        headers = {"Content-Length": str(body.size)}
+        with self._connections.request("PUT", self._put, headers, body.pieces) as answer:
             _must_be_200("PUT", answer)
             answer.read(READ)
-            return hasher.digest()
+            return body.digest()
 
 
 def _must_be_200(method: str, answer: HTTPResponse) -> None:

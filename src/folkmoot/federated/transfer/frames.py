@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 from folkmoot.host.tls_socket import TlsSocket
@@ -60,30 +58,6 @@ def read_some(line: Socket, count: int) -> bytes:
     if not got:
         raise ConnectionResetError("the line was closed")
     return got
-
-
-#: Linux alone has it.
-_CORK: int | None = getattr(socket, "TCP_CORK", None)
-
-
-@contextlib.contextmanager
-def corked(line: Socket) -> Iterator[None]:
-    """Send full packets alone while the block lasts, and then what is left.
-
-    TLS writes each record of 16 KB by itself. Where packets are larger, as they are for the network
-    card and on the loopback, the other side would be woken for every one of them.
-    """
-    _cork(line, 1)
-    try:
-        yield
-    finally:
-        _cork(line, 0)
-
-
-def _cork(line: Socket, on: int) -> None:
-    if _CORK is not None:
-        with contextlib.suppress(OSError):  # the line broke, which its owner notices by itself
-            line.setsockopt(socket.IPPROTO_TCP, _CORK, on)
 
 
 def fill(line: Socket, piece: memoryview) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from folkmoot.federated import wire
-from folkmoot.federated.transfer.frames import corked
 from folkmoot.federated.transfer.lines import READ, SOON, STALL, Life, Line
 from folkmoot.federated.transfer.uploads import Upload
+from folkmoot.host.corked import corked
 
 #: Bytes of a body that are taken at once if they are there. Bodies that came together are whole one
 #: after the other then, and what has to be done about each overlaps with the next.

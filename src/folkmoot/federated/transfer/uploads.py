@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 import threading
 from collections.abc import Callable, Collection
@@ -69,6 +70,15 @@ class Uploads:
         upload = Upload(path, self._spool, key, token, size, self._spares / id, self._finite)
         self._open[key] = upload
         return upload
+
+    def download(self, key: str, size: int) -> Upload:
+        """A body that we read out of a bucket. Who reads it writes it, finishes or drops it."""
+        round_, _, id = key.partition("/")
+        folder = self._spool / round_
+        folder.mkdir(exist_ok=True)
+        token = secrets.token_bytes(TOKEN_BYTES)
+        path = folder / f"{id}#{token.hex()}{ARRIVING}"
+        return Upload(path, self._spool, key, token, size, self._spares / id, self._finite)
 
     def forget(self, last: int) -> None:
         """Give up what is on its way for rounds up to `last`."""
@@ -187,10 +197,15 @@ class Upload:
                 return os.open(arrived(self._spool, self._key, self.digest), READ_ONLY)
             return os.open(self.path, READ_ONLY)
 
+    def hexdigest(self) -> str:
+        """Of what came so far."""
+        digest: str = self._hasher.hexdigest()
+        return digest
+
     def finish(self) -> None:
         """Give the whole body the name that its digest makes."""
         os.ftruncate(self._fd, self.size)
-        self.digest = self._hasher.hexdigest()
+        self.digest = self.hexdigest()
         path = arrived(self._spool, self._key, self.digest)
         os.replace(self.path, path)
         if self._floats.finite:

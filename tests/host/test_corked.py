@@ -1,10 +1,10 @@
-"""Frames and bodies of a line: packets are held back while a body goes, and never after it."""
+"""Bodies that go out corked: packets are held back while a body goes, and never after it."""
 
 import socket
 
 import pytest
 
-from folkmoot.federated.transfer.frames import corked
+from folkmoot.host.corked import corked
 
 linux = pytest.mark.skipif(not hasattr(socket, "TCP_CORK"), reason="Linux alone has TCP_CORK")
 
