@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
-from authority.any_run import OWNER, STRANGER, A, run
+from authority.any_run import OWNER, STRANGER, A, join, run
 from folkmoot.authority.access import Access
 from folkmoot.authority.store.create import create_run
 from folkmoot.authority.store.genesis import Genesis, found
@@ -43,6 +43,13 @@ def after(
 
 def begun(of: Genesis) -> Place:
     return first_record(of, OWNER)
+
+
+def made(log: Log) -> Step:
+    """The record that this log makes now."""
+    step = log.make(0.0)
+    assert step is not None
+    return step
 
 
 class Clock:
@@ -107,6 +114,12 @@ class RunInStore:
     def post(self, identity: Identity, message: Message, log: Log) -> int:
         post = Post(self.store(), self.genesis, identity)
         return post.send(message, lambda: log.newest.mailbox, lambda slot: None)[0]
+
+    def join(self, log: Log, *members: Identity) -> None:
+        """They join one after the other; this log makes the records."""
+        for who in members:
+            self.post(who, join(who), log)
+            made(log)
 
     def version(self) -> int:
         return self.log(STRANGER).newest.version

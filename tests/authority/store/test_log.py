@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from authority.any_run import OWNER, STRANGER, A, B, C, join, run
-from authority.store.store_run import RunInStore, Telling
+from authority.store.store_run import RunInStore, Telling, made
 from folkmoot.authority.access import Access
 from folkmoot.authority.store import keys
 from folkmoot.authority.store.chain import KEPT
@@ -33,8 +33,7 @@ def awake(held: RunInStore, *logs: Log) -> None:
 def joined(held: RunInStore, maker: Log, follower: Log, *members: Identity) -> None:
     """They join one after the other; one log makes the records, the other follows."""
     for who in members:
-        held.post(who, join(who), maker)
-        maker.make(0.0)
+        held.join(maker, who)
         follower.look()
 
 
@@ -43,15 +42,14 @@ def sign_of_life(held: RunInStore, log: Log) -> None:
     held.post(A, m.HealthCheck(A.public), log)
     assert log.make(0.0) is None
     held.clock.now += UNHURRIED
-    assert log.make(0.0) is not None
+    made(log)
 
 
 def test_a_letter_becomes_a_record_that_others_follow() -> None:
     held = RunInStore()
     a, b = held.log(A), held.log(B)
     slot = held.post(A, join(A), a)
-    step = a.make(0.0)
-    assert step is not None
+    step = made(a)
     assert step.answers == {slot: None}
     (seen,), skipped = b.look()
     assert not skipped
@@ -62,8 +60,7 @@ def test_a_letter_becomes_a_record_that_others_follow() -> None:
 def test_who_makes_a_record_hears_of_it_though_the_store_goes_before_the_snapshot_is_kept() -> None:
     held = RunInStore(min_clients=9)
     a = held.log(A)
-    held.post(A, join(A), a)
-    a.make(0.0)
+    held.join(a, A)
     while a.newest.version < SPAN - 1:
         sign_of_life(held, a)
     slot = held.post(B, join(B), a)
@@ -82,8 +79,7 @@ def test_who_makes_a_record_hears_of_it_though_the_store_goes_before_the_snapsho
 def test_of_two_who_make_a_record_one_wins_and_the_other_follows() -> None:
     held = RunInStore()
     a, b = held.log(A), held.log(B)
-    held.post(A, join(A), a)
-    assert a.make(0.0) is not None
+    held.join(a, A)
     assert b.make(0.0) is None
     b.look()
     assert b.newest == a.newest
@@ -146,8 +142,7 @@ def test_a_record_from_the_future_is_put_back_until_it_is_insisted_on(
     before = b.newest
     a.clock.begin(before.time + 120_000)
     held.post(C, join(C), a)
-    jumped = a.make(0.0)
-    assert jumped is not None
+    jumped = made(a)
     for _ in range(2):
         assert b.look() == ([], False)
         assert b.newest == before
@@ -165,8 +160,7 @@ def test_every_record_from_the_future_is_put_back_at_first() -> None:
     for _ in range(2):
         before = b.newest
         a.clock.begin(b.clock.now() + 120_000)
-        held.post(C, join(C), a)
-        assert a.make(0.0) is not None
+        held.join(a, C)
         for _ in range(2):
             assert b.look() == ([], False)
             held.store().set(keys.RECORD, a.newest.data)
@@ -178,14 +172,12 @@ def test_every_record_from_the_future_is_put_back_at_first() -> None:
 def test_a_clock_that_is_far_off_makes_records_that_others_can_follow() -> None:
     held = RunInStore(min_clients=9)
     a, b = held.log(A), held.log(B)
-    held.post(A, join(A), a)
-    a.make(0.0)
+    held.join(a, A)
     for wrong, moves in ((a.newest.time + 2 * MAX_STEP, MAX_STEP), (-MAX_STEP, 0)):
         before = a.newest.time
         a.clock.begin(wrong)
         held.post(B, join(B), a)
-        step = a.make(0.0)
-        assert step is not None
+        step = made(a)
         assert step.place.time == before + moves
     assert held.log(C).newest == a.newest
     for _ in range(3):
@@ -229,8 +221,7 @@ def test_who_mends_a_register_takes_nothing_back_that_was_made_meanwhile() -> No
     held = RunInStore(min_clients=9)
     store = Raced(held.name)
     a, b = held.log(A), held.log(B, store)
-    held.post(A, join(A), a)
-    a.make(0.0)
+    held.join(a, A)
     b.look()
     held.store().set(keys.RECORD, b"garbage")
 
@@ -248,8 +239,7 @@ def test_who_mends_a_register_takes_nothing_back_that_was_made_meanwhile() -> No
 def test_a_store_that_lost_a_long_run_is_filled_for_latecomers() -> None:
     held = RunInStore(min_clients=9)
     a = held.log(A)
-    held.post(A, join(A), a)
-    a.make(0.0)
+    held.join(a, A)
     while a.newest.version < SPAN + 2:
         sign_of_life(held, a)
     awake(held, a)
@@ -262,8 +252,7 @@ def test_who_is_awake_does_not_believe_another_history() -> None:
     """All of it verifies, and it is longer: made by somebody alone, from the genesis on."""
     held = RunInStore(min_clients=9)
     a, store = held.log(A), held.store()
-    held.post(A, join(A), a)
-    a.make(0.0)
+    held.join(a, A)
     values = store._space.values
     before = dict(values)
     for _ in range(SPAN):
@@ -288,8 +277,7 @@ def test_who_is_awake_does_not_believe_another_history() -> None:
 def test_a_newcomer_does_not_begin_a_run_anew_whose_register_is_gone() -> None:
     held = RunInStore()
     a = held.log(A)
-    held.post(A, join(A), a)
-    a.make(0.0)
+    held.join(a, A)
     held.store().delete(keys.RECORD)
     with pytest.raises(Damaged, match="it is gone"):
         held.log(B)
@@ -306,18 +294,15 @@ def test_an_early_call_does_not_wake_for_ever() -> None:
     assert a.look() == ([], False)
     assert not a.wait(0.0)
     held.store().set(keys.ready(1), b"garbage")
-    held.post(A, join(A), a)
-    assert a.make(0.0) is not None
-    held.post(B, join(B), a)
-    assert a.make(0.0) is not None  # who builds on a record makes it known first
+    held.join(a, A)
+    held.join(a, B)  # who builds on a record makes it known first
     assert held.log(B).newest == a.newest
 
 
 def test_old_keys_are_removed_and_latecomers_still_get_in() -> None:
     held = RunInStore(min_clients=9)
     a, sleeper = held.log(A), held.log(B)
-    held.post(A, join(A), a)
-    a.make(0.0)
+    held.join(a, A)
     for _ in range(3 * SPAN):
         sign_of_life(held, a)
         if a.newest.version == SPAN:
@@ -362,7 +347,7 @@ def test_a_record_of_ours_that_was_not_told_of_yet_is_not_mended(
     whole(a)
     data = write_mail(A, held.genesis, 1, join(A))
     a.letters.note(a.newest.mailbox, 1, data)
-    assert a.make(0.0) is not None
+    made(a)
     with caplog.at_level(logging.WARNING):
         assert a.look() == ([], False)
     assert caplog.messages == []
@@ -388,16 +373,13 @@ def test_who_goes_over_to_another_line_reads_the_mailbox_again() -> None:
     values = store._space.values
     a, b = held.log(A), held.log(B, store)
     before = dict(values)
-    held.post(A, join(A), a)
-    a.make(0.0)
+    held.join(a, A)
     whole(b)
     assert b.newest == a.newest
     values.clear()
     values.update(before)
     other = held.log(C)
-    for who in (B, C):
-        held.post(who, join(who), other)
-        other.make(0.0)
+    held.join(other, B, C)
     store.coming = [(None, other.newest.data)]
     steps, skipped = b.look()
     assert (len(steps), skipped) == (2, False)
@@ -421,8 +403,7 @@ def test_who_begins_anew_reads_the_mailbox_again() -> None:
     store = Telling(held.name)
     a, sleeper = held.log(A), held.log(B, store)
     whole(sleeper)
-    held.post(A, join(A), a)
-    a.make(0.0)
+    held.join(a, A)
     while a.newest.version <= KEPT:
         sign_of_life(held, a)
     store.coming = [(None, a.newest.data)]
@@ -469,8 +450,7 @@ def test_whatever_a_winner_leaves_undone_another_goes_on(before: int) -> None:
     for steps in range(60):
         held = RunInStore(min_clients=9)
         patient = held.log(B)
-        held.post(A, join(A), patient)
-        patient.make(0.0)
+        held.join(patient, A)
         while patient.newest.version < before:
             sign_of_life(held, patient)
         store = Mortal(held.name)
@@ -478,16 +458,15 @@ def test_whatever_a_winner_leaves_undone_another_goes_on(before: int) -> None:
         slot = held.post(C, join(C), patient)
         store.left = steps
         try:
-            assert winner.make(0.0) is not None
+            made(winner)
             survived = True
         except StoreGone:
             survived = False
         seen, _ = patient.look()
-        made = patient.make(0.0)
-        answers = [s.answers for s in (*seen, *([made] if made else []))]
+        step = patient.make(0.0)
+        answers = [s.answers for s in (*seen, *([step] if step else []))]
         assert answers == [{slot: None}]
-        held.post(B, join(B), patient)
-        assert patient.make(0.0) is not None
+        held.join(patient, B)
         assert held.log(STRANGER).newest == patient.newest
         if survived:
             return

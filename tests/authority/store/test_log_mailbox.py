@@ -3,7 +3,7 @@
 import pytest
 
 from authority.any_run import STRANGER, A, B, C, join
-from authority.store.store_run import RunInStore
+from authority.store.store_run import RunInStore, made
 from folkmoot.authority.store import keys
 from folkmoot.authority.store.letters import HOLE_TIME, SIGNS_AT_ONCE, UNHURRIED
 from folkmoot.authority.store.mail import write_mail
@@ -18,12 +18,10 @@ def test_what_others_wait_for_is_not_held_up_by_a_crowd_of_signs_of_life() -> No
     crowd = [Identity.random() for _ in range(SIGNS_AT_ONCE + 8)]
     signs = [held.post(each, m.HealthCheck(each.public), a) for each in crowd]
     joined = held.post(A, join(A), a)
-    first = a.make(0.0)
-    assert first is not None
+    first = made(a)
     assert list(first.answers) == [*signs[:SIGNS_AT_ONCE], joined]
     held.clock.now += UNHURRIED
-    rest = a.make(0.0)
-    assert rest is not None
+    rest = made(a)
     assert list(rest.answers) == signs[SIGNS_AT_ONCE:]
     assert rest.place.mailbox.holes == ()
     b.look()
@@ -51,32 +49,27 @@ def test_who_floods_the_mailbox_with_signs_of_life_keeps_out_nobody() -> None:
 def test_signs_of_life_wait_for_company() -> None:
     held = RunInStore()
     a = held.log(A)
-    held.post(A, join(A), a)
-    a.make(0.0)
+    held.join(a, A)
     held.post(A, m.HealthCheck(A.public), a)
     assert a.make(0.0) is None
     held.post(B, join(B), a)
-    step = a.make(0.0)
-    assert step is not None
+    step = made(a)
     assert len(step.answers) == 2
     held.post(A, m.HealthCheck(A.public), a)
     assert a.make(0.0) is None
     held.clock.now += UNHURRIED
-    assert a.make(0.0) is not None
+    made(a)
 
 
 def test_a_hole_holds_up_nobody_and_is_given_up() -> None:
     held = RunInStore()
     a = held.log(A)
     hole = held.store().add(keys.CLAIMED, 1)
-    held.post(A, join(A), a)
-    step = a.make(0.0)
-    assert step is not None
+    held.join(a, A)
     assert a.newest.mailbox.holes == (hole,)
     assert a.make(0.0) is None
     held.clock.now += HOLE_TIME
-    gave_up = a.make(0.0)
-    assert gave_up is not None
+    gave_up = made(a)
     assert gave_up.place.record.given_up == (hole,)
     assert a.newest.mailbox.holes == ()
 
@@ -87,13 +80,11 @@ def test_a_letter_that_comes_into_a_hole_in_time_is_taken(late: float) -> None:
     held = RunInStore()
     a = held.log(A)
     hole = held.store().add(keys.CLAIMED, 1)
-    held.post(A, join(A), a)
-    a.make(0.0)
+    held.join(a, A)
     assert a.make(0.0) is None
     held.clock.now += late
     held.store().set(keys.letter(hole), write_mail(B, held.genesis, hole, join(B)))
-    step = a.make(0.0)
-    assert step is not None
+    step = made(a)
     assert step.answers == {hole: None}
 
 
@@ -102,8 +93,7 @@ def test_more_holes_than_there_may_be_hold_up_nobody() -> None:
     a = held.log(A)
     held.store().add(keys.CLAIMED, MAX_HOLES + 1)
     slot = held.post(A, join(A), a)
-    step = a.make(0.0)
-    assert step is not None
+    step = made(a)
     assert step.answers == {slot: None}
     assert len(a.newest.mailbox.holes) == MAX_HOLES // 2
 
@@ -128,8 +118,7 @@ def test_what_is_said_of_others_health_waits_for_nobody() -> None:
     for each in crowd:
         held.post(each, m.HealthCheck(each.public), a)
     slot = held.post(A, m.HealthCheck(A.public, unhealthy=(B.public,)), a)
-    step = a.make(0.0)
-    assert step is not None
+    step = made(a)
     assert slot in step.answers
 
 
@@ -149,8 +138,7 @@ def test_what_is_no_letter_is_passed_over() -> None:
         store.set(keys.letter(store.add(keys.CLAIMED, 1)), data)
         assert store.get(keys.letter(slot)) == data
     good = held.post(A, join(A), a)
-    step = a.make(0.0)
-    assert step is not None
+    step = made(a)
     assert step.answers == {good: None}
     assert step.place.record.given_up == tuple(range(1, len(bad) + 1))
     assert held.log(B).newest == step.place
@@ -166,13 +154,12 @@ def test_a_counter_that_somebody_spoiled_is_set_right(value: bytes) -> None:
     a = held.log(A)
     for who in (A, B):
         held.post(who, join(who), a)
-    a.make(0.0)
+    made(a)
     held.store().set(keys.CLAIMED, value)
     held.store().delete_many([keys.letter(1), keys.letter(2)])  # as they are in time
     for _ in range(2):
         slot = held.post(C, join(C), a)
-        step = a.make(0.0)
-        assert step is not None
+        step = made(a)
         assert step.answers == {slot: None}
     assert len(a.newest.state.pending) == 3
 
@@ -181,12 +168,10 @@ def test_a_counter_that_somebody_spoiled_is_set_right(value: bytes) -> None:
 def test_a_letter_is_found_though_somebody_spoiled_the_counter(value: bytes) -> None:
     held = RunInStore()
     a = held.log(A)
-    held.post(A, join(A), a)
-    a.make(0.0)
+    held.join(a, A)
     slot = held.post(B, join(B), a)
     held.store().set(keys.CLAIMED, value)
-    step = a.make(0.0)
-    assert step is not None
+    step = made(a)
     assert step.answers == {slot: None}
 
 
@@ -195,6 +180,5 @@ def test_a_slot_that_somebody_filled_is_left_to_them() -> None:
     a = held.log(A)
     held.store().set(keys.letter(1), b"mine")
     assert held.post(A, join(A), a) == 2
-    step = a.make(0.0)
-    assert step is not None
+    step = made(a)
     assert step.answers == {2: None}
