@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from folkmoot.core.federation import messages as m
-from folkmoot.core.federation.evaluation import mean_loss
+from folkmoot.core.federation.evaluation import mean_evaluation
 from folkmoot.core.federation.state import Best, Delivery, Evaluation
 from folkmoot.federated import wire
 from folkmoot.federated.coordinator import events
@@ -139,15 +139,15 @@ def told(*found: tuple[float, int], participants: int = 0) -> list[Delivery]:
 
 
 def test_nobody_counts_for_more_than_ten_times_the_median() -> None:
-    assert mean_loss(told((1.0, 2), (4.0, 1))) == 2.0
+    assert mean_evaluation(told((1.0, 2), (4.0, 1))).loss == 2.0
     many = [(1.0, 10)] * 10 + [(-1e30, 2**31 - 1)]
-    assert mean_loss(told(*many)) == pytest.approx(-0.5e30)
+    assert mean_evaluation(told(*many)).loss == pytest.approx(-0.5e30)
 
 
 def test_an_aggregator_counts_for_those_it_speaks_for() -> None:
     region = told((3.0, 1000), participants=10)
-    assert mean_loss([*told((1.0, 100)), *region]) == pytest.approx((100 + 3000) / 1100)
+    assert mean_evaluation([*told((1.0, 100)), *region]).loss == pytest.approx((100 + 3000) / 1100)
     alone = told((3.0, 10_000), participants=2)
-    assert mean_loss([*told((1.0, 100), (1.0, 100), (1.0, 100)), *alone]) == pytest.approx(
-        (300 + 3 * 2 * 1000) / 2300
-    )
+    assert mean_evaluation(
+        [*told((1.0, 100), (1.0, 100), (1.0, 100)), *alone]
+    ).loss == pytest.approx((300 + 3 * 2 * 1000) / 2300)

@@ -15,11 +15,6 @@ MOST_TIMES = 10
 MOST_LOSS = 1e30
 
 
-def mean_loss(told: Sequence[Delivery]) -> float:
-    """The loss that these deliveries tell."""
-    return mean_evaluation(told).loss
-
-
 def mean_evaluation(told: Sequence[Delivery]) -> Evaluation:
     """Their mean, and the samples that it stands for; all of them have an evaluation."""
     found = [delivery.evaluation for delivery in told if delivery.evaluation]

@@ -28,11 +28,11 @@ A round takes its seed from the event that begins it. Only `TABLE` changes the p
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.config import Rules
-from folkmoot.core.federation.evaluation import mean_loss
+from folkmoot.core.federation.evaluation import mean_evaluation
 from folkmoot.core.federation.rounds import Step, called, ended, is_over, next_round
 from folkmoot.core.federation.selection import take
 from folkmoot.core.federation.state import Best, Delivery, Phase, State
@@ -44,8 +44,6 @@ MAX_SAMPLES = 2**31 - 1
 MAX_EXPELLED = 65_536
 #: Of how many who are not connected bad updates are remembered.
 MAX_STRUCK = 65_536
-
-replace = msgspec.structs.replace
 
 
 class Task(NamedTuple):
@@ -329,7 +327,7 @@ def _evaluated(state: State, central: float | None) -> Step:
         told = [d for d in closing if d.evaluation and d.round == state.round]
         if not told:
             return state, ()
-        round_, loss = state.round, mean_loss(told)
+        round_, loss = state.round, mean_evaluation(told).loss
     best = state.best is None or loss < state.best.loss - state.rules.min_improvement
     changed = replace(
         state,

@@ -4,13 +4,12 @@ An aggregator's rounds are those of the coordinator above it: `Called` says whic
 of the last one, and `Ended` that there are no more.
 """
 
-import msgspec
+from msgspec.structs import replace
 
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.state import Phase, State
 
 Step = tuple[State, tuple[m.Effect, ...]]
-replace = msgspec.structs.replace
 
 
 def called(state: State, event: m.Called, now: int) -> Step:

@@ -5,16 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from folkmoot.federated.aggregate import Closing, ModelUpdate
 from folkmoot.federated.aggregate.strategy import Strategy
 from folkmoot.federated.model_file.layout import Array
-from folkmoot.federated.model_file.memory import MemoryModel
-
-Arrays = Mapping[str, Array]
+from folkmoot.federated.model_file.memory import Arrays, MemoryModel
 
 
 class Combined(msgspec.Struct, frozen=True):

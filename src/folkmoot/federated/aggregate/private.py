@@ -70,13 +70,11 @@ class Private(Strategy, frozen=True, tag="private"):
 
     def combine(self, closing: Closing) -> Figures:
         layout, spent = common_layout(closing), noisy_rounds(closing.memory)
-        if closing.reference is None:
+        if closing.reference is None or closing.summed:
             write_linear(layout, *mean(closing.updates), closing.out)
         else:
-            if closing.summed:
-                write_linear(layout, *mean(closing.updates), closing.out)
-            else:
-                self._write(layout, closing.reference, closing)
+            self._write(layout, closing.reference, closing)
+        if closing.reference is not None:
             # A round that was begun again with other updates has made two noisy sums.
             spent = max(spent + 1, closing.releases)
         if closing.memory_out is not None:
