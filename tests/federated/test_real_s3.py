@@ -26,13 +26,19 @@ class Averages(Participant):
         return {"a": weights["a"] + self.value, "b": np.array(weights["b"])}, self.samples, {}
 
 
-async def test_a_federation_over_s3(tmp_path: Path, s3_server: S3Server) -> None:
+@pytest.fixture(params=["s3_server", "s3_over_tls"])
+def s3(request: pytest.FixtureRequest) -> S3Server:
+    server: S3Server = request.getfixturevalue(request.param)
+    return server
+
+
+async def test_a_federation_over_s3(tmp_path: Path, s3: S3Server) -> None:
     config = federation_config(tmp_path, {"rounds": 4, "min_participants": 2})
-    url, options = s3_server.new_bucket(), s3_server.options
+    url, options = s3.new_bucket(), s3.options
     config = with_bucket(config, url=url, options=options, keep_rounds=2)
     async with running_federation(tmp_path, config) as w:
         settings = Settings(
-            address=w.server.address, run_id="test", policy=AGREES, bucket_options=s3_server.options
+            address=w.server.address, run_id="test", policy=AGREES, bucket_options=s3.options
         )
         parts = [Averages(1.0, 1), Averages(5.0, 3)]
         await asyncio.gather(*(take_part(part, settings) for part in parts))
@@ -43,11 +49,9 @@ async def test_a_federation_over_s3(tmp_path: Path, s3_server: S3Server) -> None
         np.testing.assert_array_equal(values, np.full(2100, 15.0, np.float32))
 
 
-async def test_missing_and_damaged_objects_on_s3_are_refused(
-    tmp_path: Path, s3_server: S3Server
-) -> None:
+async def test_missing_and_damaged_objects_on_s3_are_refused(tmp_path: Path, s3: S3Server) -> None:
     config = federation_config(tmp_path, {"rounds": 1})
-    config = with_bucket(config, url=s3_server.new_bucket(), options=s3_server.options)
+    config = with_bucket(config, url=s3.new_bucket(), options=s3.options)
     async with running_federation(tmp_path, with_bucket(config, keep_updates=True)) as w:
         (a,) = await w.join("a")
         code, _ = await refusal(a.end(bytes(32)))

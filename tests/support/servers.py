@@ -17,12 +17,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from folkmoot.exchange.bucket import Bucket
+from folkmoot.host.certificates import CertificateFiles
+from support.certificates import LoopbackAuthority
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,9 @@ class S3Server:
     """SeaweedFS speaking S3. `new_bucket` gives the URL of a fresh one."""
 
     endpoint: str
+    #: The same over TLS, and who vouches for it.
+    over_tls: str = ""
+    authority: Path = Path()
     access_key: str = "folkmoot"
     secret_key: str = "a-test-secret"
     made: list[str] = field(default_factory=list)
@@ -103,22 +108,23 @@ def _is_free(port: int) -> bool:
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     folder = tmp_path_factory.mktemp("seaweedfs")
-    server = S3Server("")
+    server, authority = S3Server(""), LoopbackAuthority(folder, "s3")
     identity = {
         "name": "test",
         "credentials": [{"accessKey": server.access_key, "secretKey": server.secret_key}],
         "actions": ["Admin", "Read", "Write", "List", "Tagging"],
     }
     (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
-    ports = free_ports(10)
+    ports = free_ports(11)
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(weed_command(folder, ports), stdout=log, stderr=log, cwd=folder)
+        command = weed_command(folder, ports, authority.sign("s3"))
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
     try:
         endpoint, filer = (f"http://127.0.0.1:{port}" for port in (ports[6], ports[4]))
         wait_until_it_answers([f"{filer}/", f"{endpoint}/status"], process, folder / "log")
         make = urllib.request.Request(f"{filer}/buckets/test/", method="POST")
         urllib.request.urlopen(make, timeout=30).close()
-        server = S3Server(endpoint)
+        server = S3Server(endpoint, f"https://127.0.0.1:{ports[10]}", authority.file)
         # The first write makes it grow volumes, which takes seconds on a busy machine.
         Bucket(server.new_bucket(), server.options, patience=120).put("first", b"write")
         yield server
@@ -127,13 +133,20 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         process.wait()
 
 
-def weed_command(folder: Path, ports: list[int]) -> list[str]:
+@pytest.fixture
+def s3_over_tls(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    monkeypatch.setenv("SSL_CERT_FILE", str(s3_server.authority))
+    return replace(s3_server, endpoint=s3_server.over_tls)
+
+
+def weed_command(folder: Path, ports: list[int], tls: CertificateFiles) -> list[str]:
     names = ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port",
              "filer.port.grpc", "s3.port", "s3.port.grpc", "s3.port.iceberg",
-             "s3.port.lance"]  # fmt: skip
+             "s3.port.lance", "s3.port.https"]  # fmt: skip
     return [
         str(Path(sys.executable).with_name("weed")), "server", f"-dir={folder}",
         "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", f"-s3.config={folder / 's3.json'}",
+        f"-s3.cert.file={tls.cert}", f"-s3.key.file={tls.key}",
         "-volume.max=20", "-master.volumeSizeLimitMB=64", "-master.telemetry=false",
         *(f"-{name}={port}" for name, port in zip(names, ports, strict=True)),
     ]  # fmt: skip
@@ -154,14 +167,15 @@ def wait_until_it_answers(urls: list[str], process: subprocess.Popen[bytes], log
                 time.sleep(0.05)
 
 
-@pytest.fixture(params=["folder", "memory", "s3"])
+@pytest.fixture(params=["folder", "memory", "s3", "s3 over TLS"])
 def any_bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
     """An empty bucket of each kind that can be written."""
     if request.param == "folder":
         return Bucket(str(tmp_path / "bucket"))
     if request.param == "memory":
         return Bucket("memory:")
-    server = request.getfixturevalue("s3_server")
+    name = "s3_server" if request.param == "s3" else "s3_over_tls"
+    server: S3Server = request.getfixturevalue(name)
     return Bucket(server.new_bucket(), server.options)
 
 

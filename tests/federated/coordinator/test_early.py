@@ -4,9 +4,9 @@ import asyncio
 import secrets
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -15,6 +15,8 @@ from msgspec.structs import replace
 
 from folkmoot.core.federation import messages as m
 from folkmoot.core.federation.state import Delivery
+from folkmoot.exchange.bucket import Bucket
+from folkmoot.exchange.bucket.reading import Reading
 from folkmoot.federated import wire
 from folkmoot.federated.coordinator import early
 from folkmoot.federated.coordinator.config import SecurityConfig
@@ -32,7 +34,9 @@ from support.federation import (
     running_federation,
     with_bucket,
 )
+from support.servers import S3Server
 
+T = TypeVar("T")
 SIZE = 1 << 19
 PATIENCE = 60.0
 
@@ -282,3 +286,50 @@ async def test_a_sum_of_what_came_out_of_a_remote_bucket_begins_before_the_recor
         model = shared.read_global(2, bytes.fromhex(w.state.global_digest))
         assert list(model["weights"]) == [2.0] * 4
         assert late == []
+
+
+async def over_s3(
+    folder: Path, server: S3Server, watch: Callable[[RunningFederation], T]
+) -> tuple[str, T]:
+    """The model of two updates that come out of a bucket, and what `watch` saw of it."""
+    config = with_bucket(config_of(folder), url=server.new_bucket(), options=server.options)
+    async with running_federation(folder, config) as w:
+        both = await w.join("a", "b")
+        for one in both:
+            await one.deliver(weights(0))
+        await w.coordinator.until(lambda state: state.round == 1)
+        seen = watch(w)
+        samples = {both[0]: 1, both[1]: 2}
+        await asyncio.gather(
+            *(one.deliver(weights(count), 1, count) for one, count in samples.items())
+        )
+        return await model_of_2(w), seen
+
+
+async def test_a_sum_begins_while_updates_come_out_of_a_remote_bucket(
+    tmp_path: Path,
+    s3_over_tls: S3Server,
+    waiting: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(w: RunningFederation) -> list[int]:
+        w.coordinator.early._possible = False
+        return combined_at_the_end(w)
+
+    usual, late = await over_s3(tmp_path / "usual", s3_over_tls, never)
+    assert late == [1]
+    read = Bucket.read
+
+    def halted(bucket: Bucket, key: str, *bounds: Any) -> Reading:
+        size, pieces = read(bucket, key, *bounds)
+
+        def until_the_sum_waits() -> Iterator[memoryview]:
+            for number, piece in enumerate(pieces):
+                if number == 4:
+                    assert waiting.wait(PATIENCE)
+                yield piece
+
+        return Reading(size, until_the_sum_waits() if key.startswith("1/") else pieces)
+
+    monkeypatch.setattr(Bucket, "read", halted)
+    assert await over_s3(tmp_path / "early", s3_over_tls, combined_at_the_end) == (usual, [])

@@ -166,10 +166,9 @@ class Bucket:
             if self.folder is not None:
                 write_file(self.folder / key, body, create)
             else:
-                # One in memory keeps what it is given, and a mapping ends.
+                # One in memory keeps what it is given, and the file may become another.
                 kept = isinstance(self._store, MemoryStore)
-                with contextlib.nullcontext(body) if kept else _as_buffer(body) as data:
-                    self._put(key, data, create)
+                self._put(key, body if kept else _as_buffer(body), create)
 
     def _put(self, key: str, data: Body, create: bool) -> None:
         if isinstance(data, bytes | bytearray | memoryview) and not create:
@@ -250,18 +249,13 @@ class Bucket:
             raise NotPossible(self.url, key, f"a bucket behind plain HTTP {what}")
 
 
-@contextlib.contextmanager
-def _as_buffer(body: Body) -> Iterator[Body]:
+def _as_buffer(body: Body) -> Body:
     """A small file as a view of it, which costs obstore a third of what reading it does."""
     if not isinstance(body, Path) or not 0 < body.stat().st_size <= WHOLE:
-        yield body
-        return
-    with (
-        body.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-        memoryview(mapped) as view,
-    ):
-        yield view
+        return body
+    # Its mapping ends with the last view of it: an error that is told may still hold one.
+    with body.open("rb") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def _read_file(path: Path, chunk: int) -> Reading:

@@ -8,6 +8,7 @@ knows what to try.
 
 import contextlib
 import http.client
+import os
 import re
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,8 @@ CONNECT = 5.0
 MOST_SAID = 1 << 16
 _RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})")
 _SIZE = re.compile(r"\d{1,15}")
+#: In the names of options and of the environment's variables.
+_OF_A_BODY = re.compile(r"(^|_)(sse|encryption|checksum)(_|$)")
 
 
 class NotGiven(Exception):
@@ -67,8 +70,9 @@ class Part:
 class Direct:
     """Requests to one store. It is safe to call from many threads."""
 
-    def __init__(self, store: S3Store, patience: float) -> None:
+    def __init__(self, store: S3Store, patience: float, *, writes: bool) -> None:
         self._store, self._connections = store, KeptConnections(CONNECT, patience)
+        self._writes = writes
 
     @contextlib.contextmanager
     def part(self, key: str, start: int, end: int, tag: str = "") -> Iterator[Part]:
@@ -79,6 +83,8 @@ class Direct:
 
     def put(self, key: str, size: int, body: Body) -> None:
         """Store an object of so many bytes, whole."""
+        if not self._writes:
+            raise NotGiven("more is asked of a body than a signed URL says")
         with self._answer("PUT", key, {"Content-Length": str(size)}, body) as answer:
             answer.read(MOST_SAID)
 
@@ -107,4 +113,17 @@ def direct(store: Any, options: dict[str, str], patience: float) -> Direct | Non
     unsigned = any("skip_signature" in name.lower() for name in options)
     if not isinstance(store, S3Store) or unsigned or urllib.request.getproxies():
         return None
-    return Direct(store, patience)
+    return Direct(store, patience, writes=_only_the_body(options))
+
+
+def _only_the_body(options: dict[str, str]) -> bool:
+    """Whether nobody asks that a body be signed, hashed, or encrypted by the store.
+
+    A signed URL says nothing of the body. Without TLS it must be signed (see `open_store`).
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    told = [*given, *(name.lower() for name in os.environ if name.startswith("AWS_"))]
+    signed = [
+        value.lower() != "true" for name, value in given.items() if "unsigned_payload" in name
+    ]
+    return signed == [False] and not any(map(_OF_A_BODY.search, told))

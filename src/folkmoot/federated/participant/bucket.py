@@ -17,6 +17,7 @@ import numpy as np
 from blake3 import blake3
 
 from folkmoot.exchange.bucket import Bucket, BucketError
+from folkmoot.exchange.bucket.bucket import WHOLE
 from folkmoot.exchange.bucket.keys import checked_key
 from folkmoot.federated.model_file.file_stat import stamp as stamp_of
 from folkmoot.federated.model_file.hashing_writer import PIECE, HashingWriter
@@ -77,7 +78,9 @@ class ParticipantBucket:
         if folder is None:
             body = OutgoingModel(layout, arrays)
             if not self.bucket.put_direct(key, body.size, body.pieces):
-                self.bucket.put(key, body.pieces())
+                # In one request where that can be: pieces would take three at the least.
+                whole = body.size <= WHOLE
+                self.bucket.put(key, b"".join(body.pieces()) if whole else body.pieces())
             return body.digest()
         spare = folder / SPARE / participant_id
         with contextlib.closing(HashingWriter(folder / key, layout, spare)) as writer:
