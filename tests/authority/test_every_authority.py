@@ -51,6 +51,12 @@ class Kept:
     def join(self, identity: Identity) -> m.Join:
         return m.Join(identity.public, self.keeper.state.run.run_id)
 
+    async def members(self, *identities: Identity) -> list[Authority]:
+        opened = self.open(*identities)
+        for identity, authority in zip(identities, opened, strict=True):
+            assert await authority.submit(self.join(identity)) is None
+        return opened
+
     async def close(self) -> None:
         await asyncio.gather(*(authority.close() for authority in self._opened))
 
@@ -98,9 +104,7 @@ async def test_clients_join_and_see_the_run_move(keep: Keep) -> None:
 
 async def test_all_see_the_same_state_and_one_who_comes_late_too(keep: Keep) -> None:
     async with keep(min_clients=3) as it:
-        clients = it.open(A, B, C)
-        for identity, authority in zip((A, B, C), clients, strict=True):
-            assert await authority.submit(it.join(identity)) is None
+        clients = await it.members(A, B, C)
         late = it.open(STRANGER)
         states = [await until(at, Phase.Warmup) for at in (*clients, *late)]
         states.append(view(await it.until(in_phase(Phase.Warmup))))
@@ -110,17 +114,13 @@ async def test_all_see_the_same_state_and_one_who_comes_late_too(keep: Keep) -> 
 async def test_a_phase_ends_after_its_time_with_nobody_saying_anything(keep: Keep) -> None:
     times = {"warmup_time": 1.0, "max_round_train_time": 1.0, "round_witness_time": 1.0}
     async with keep(rounds_per_epoch=9, **times) as it:
-        at_a, at_b = it.open(A, B)
-        for identity, authority in ((A, at_a), (B, at_b)):
-            assert await authority.submit(it.join(identity)) is None
+        _, at_b = await it.members(A, B)
         await until(at_b, lambda state: state.epoch.rounds and state.round.height >= 1)
 
 
 async def test_who_is_silent_is_removed_while_others_talk(keep: Keep) -> None:
     async with keep(min_clients=3, health_check_timeout=5.0) as it:
-        at_a, at_b = it.open(A, B)
-        for identity, authority in ((A, at_a), (B, at_b)):
-            assert await authority.submit(it.join(identity)) is None
+        at_a, at_b = await it.members(A, B)
         await it.until(lambda state: len(state.pending) == 2)
         await at_a.close()
         async with asyncio.timeout(120):

@@ -1,6 +1,7 @@
 """A real server on loopback: what it takes, what it refuses, and what survives it."""
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,11 @@ async def test_a_key_that_is_not_on_the_list_sees_and_says_nothing(tmp_path: Pat
             assert await authority.submit(join(A)) is None
 
 
-class Raw:
+def channel_to(server: Listening) -> grpc.aio.Channel:
+    return grpc.aio.insecure_channel(f"127.0.0.1:{server.port}")
+
+
+class Raw(AbstractAsyncContextManager["Raw"]):
     """A client that sends whatever it likes."""
 
     who = Identity(b"a" * 32)
@@ -158,8 +163,11 @@ class Raw:
     def __init__(self, server: Listening, method: str = "Submit") -> None:
         self.session = server.service.session
         self.method = method
-        self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{server.port}")
+        self.channel = channel_to(server)
         self.call = self.channel.unary_unary(f"/{wire.SERVICE}/{method}")
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.channel.close()
 
     def request(self, payload: bytes, nonce: int = 1) -> Any:
         who = self.who
@@ -181,8 +189,7 @@ class Raw:
     ],
 )
 async def test_an_altered_request_is_refused(tmp_path: Path, spoil: Any, status: Any) -> None:
-    async with serving(tmp_path) as server:
-        raw = Raw(server)
+    async with serving(tmp_path) as server, Raw(server) as raw:
         request = raw.request(msgspec.msgpack.encode(join(A)))
         spoil(request)
         with pytest.raises(grpc.aio.AioRpcError) as error:
@@ -193,7 +200,6 @@ async def test_an_altered_request_is_refused(tmp_path: Path, spoil: Any, status:
         for nonce in (1, 2):
             await raw.call(raw.request(msgspec.msgpack.encode(join(A)), nonce).SerializeToString())
         assert len(server.keeper.state.pending) == 1
-        await raw.channel.close()
 
 
 @pytest.mark.parametrize("method", list(wire.METHODS))
@@ -201,20 +207,17 @@ async def test_nothing_is_read_before_it_is_admitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     monkeypatch.setattr(admission, "WAITING", 0)
-    async with serving(tmp_path) as server:
-        raw = Raw(server, method)
+    async with serving(tmp_path) as server, Raw(server, method) as raw:
         with pytest.raises(grpc.aio.AioRpcError, match="too many requests") as error:
             await raw.call(raw.request(msgspec.msgpack.encode(join(raw.who))).SerializeToString())
         assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        await raw.channel.close()
 
 
 async def test_a_message_that_does_not_come_gives_its_place_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "PATIENCE", 0.1)
-    async with serving(tmp_path) as server, asyncio.timeout(60):
-        channel = grpc.aio.insecure_channel(f"127.0.0.1:{server.port}")
+    async with serving(tmp_path) as server, channel_to(server) as channel, asyncio.timeout(60):
         silent = channel.stream_unary(f"/{wire.SERVICE}/Submit")()
         with pytest.raises(grpc.aio.AioRpcError, match="no message came within") as late:
             await silent
@@ -225,12 +228,10 @@ async def test_a_message_that_does_not_come_gives_its_place_up(
         with pytest.raises(grpc.aio.AioRpcError, match="no message came with the request") as none:
             await without
         assert none.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        await channel.close()
 
 
 async def test_a_replay_garbage_and_an_oversized_frame_are_refused(tmp_path: Path) -> None:
-    async with serving(tmp_path) as server:
-        raw = Raw(server)
+    async with serving(tmp_path) as server, Raw(server) as raw:
         good = raw.request(msgspec.msgpack.encode(join(A))).SerializeToString()
         await raw.call(good)
         frames = {
@@ -243,18 +244,15 @@ async def test_a_replay_garbage_and_an_oversized_frame_are_refused(tmp_path: Pat
                 await raw.call(frame)
             assert error.value.code() is status
         assert len(server.keeper.state.pending) == 1
-        await raw.channel.close()
 
 
 async def test_a_long_message_of_a_stranger_is_not_looked_at(tmp_path: Path) -> None:
-    async with serving(tmp_path) as server:
-        raw = Raw(server)
+    async with serving(tmp_path) as server, Raw(server) as raw:
         said = raw.request(b"\xc1" * (SMALL + 1)).SerializeToString()
         answer = wire.Receipt.FromString(await raw.call(said))
         assert answer.refused == m.Reason.NotAMember.name
         with pytest.raises(grpc.aio.AioRpcError, match="not a message of a client"):
             await raw.call(raw.request(b"\xc1" * SMALL, 2).SerializeToString())
-        await raw.channel.close()
 
 
 async def test_what_only_members_may_say_counts_against_a_stranger_who_says_it(
@@ -275,8 +273,7 @@ async def test_what_only_members_may_say_counts_against_a_stranger_who_says_it(
 
 async def test_a_replay_is_not_worth_the_check_of_its_signature(tmp_path: Path) -> None:
     """What it is refused for tells what was looked at first."""
-    async with serving(tmp_path) as server:
-        raw = Raw(server)
+    async with serving(tmp_path) as server, Raw(server) as raw:
         good = raw.request(msgspec.msgpack.encode(join(A)))
         await raw.call(good.SerializeToString())
         good.signature = bytes(64)
@@ -285,7 +282,6 @@ async def test_a_replay_is_not_worth_the_check_of_its_signature(tmp_path: Path) 
         good.nonce = 2
         with pytest.raises(grpc.aio.AioRpcError, match="the signature does not fit"):
             await raw.call(good.SerializeToString())
-        await raw.channel.close()
 
 
 async def test_the_server_keeps_data_for_clients_that_have_none(tmp_path: Path) -> None:
@@ -311,10 +307,8 @@ async def test_the_server_keeps_data_for_clients_that_have_none(tmp_path: Path) 
 
 async def test_a_burst_of_thousands_of_requests_is_answered_whole(tmp_path: Path) -> None:
     """Everybody comes back at once after a restart: gRPC's default cancels some of them."""
-    async with serving(tmp_path) as server:
-        channel = grpc.aio.insecure_channel(f"127.0.0.1:{server.port}")
+    async with serving(tmp_path) as server, channel_to(server) as channel:
         hello = channel.unary_unary(f"/{wire.SERVICE}/Hello")
         request = wire.HelloRequest(run_id="moot").SerializeToString()
         answers = await asyncio.gather(*(hello(request) for _ in range(4000)))
         assert len(answers) == 4000
-        await channel.close()
