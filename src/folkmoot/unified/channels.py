@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from folkmoot.core.job import ChannelSpec, JobSpec, Resource, RoleSpec
+from folkmoot.core.job import ChannelSpec, JobSpec, Resource, RoleSpec, actor_id
 from folkmoot.unified.channel import Broker, ChannelRules, DataChannel
 from folkmoot.unified.channel.errors import ChannelError
 from folkmoot.unified.channel.spool import boot_id
@@ -59,7 +59,7 @@ class Holder:
     """The broker of the channels that one worker holds."""
 
     def __init__(self, spec: JobSpec, actor: str, folder: Path, secret: bytes, host: str) -> None:
-        held = {name for name, one in spec.channels.items() if actor == f"{one.holder}-0"}
+        held = {name for name, one in spec.channels.items() if actor == actor_id(one.holder, 0)}
         self._broker: Broker | None = None
         if held:
             self._broker = Broker(folder, secret, {name: rules_of(spec, name) for name in held})
@@ -95,7 +95,7 @@ def open_channel(spec: JobSpec, current: CurrentWorker, name: str) -> DataChanne
         raise ValueError(f"the job has no channel {name!r}; it has {known}")
     return DataChannel(
         name,
-        _finder(current, f"{spec.channels[name].holder}-0"),
+        _finder(current, actor_id(spec.channels[name].holder, 0)),
         current.secret,
         producer=current.actor.name,
         patience=PATIENCE,

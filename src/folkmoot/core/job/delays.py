@@ -1,7 +1,5 @@
 """Who may not be made again yet, since it failed again and again (`backoff`)."""
 
-from collections.abc import Iterator
-
 from folkmoot.core.job import messages as m
 from folkmoot.core.job.draft import Draft
 from folkmoot.core.job.state import Actor, Failure, Stage, State
@@ -29,26 +27,23 @@ def forgive(draft: Draft, id: str) -> None:
 
 def over(draft: Draft) -> None:
     """Those whose time has come wait no longer."""
-    for actor in waiting(draft.state):
-        if actor.not_before is not None and actor.not_before <= draft.now:
+    for actor, until in waiting(draft.state):
+        if until <= draft.now:
             draft.actor(actor.id, not_before=None)
 
 
 def begin_anew(draft: Draft) -> None:
     """For a new master, whose clock may be another's: nobody waits longer than the most."""
-    for actor in waiting(draft.state):
+    for actor, until in waiting(draft.state):
         most = draft.after(draft.state.spec_of(actor.id).backoff.most)
-        if actor.not_before is not None and most is not None:
-            draft.actor(actor.id, not_before=min(actor.not_before, most))
+        if most is not None:
+            draft.actor(actor.id, not_before=min(until, most))
 
 
-def waiting(state: State) -> list[Actor]:
+def waiting(state: State) -> list[tuple[Actor, int]]:
+    """Who waits, until when."""
     return [
-        actor
+        (actor, actor.not_before)
         for actor in state.actors.values()
         if actor.not_before is not None and actor.stage == Stage.INIT and not actor.alive
     ]
-
-
-def times(state: State) -> Iterator[int]:
-    yield from (a.not_before for a in waiting(state) if a.not_before is not None)

@@ -64,11 +64,7 @@ def lose_node(draft: Draft, node: str, at: int) -> None:
     for actor in lost:
         draft.actor(actor.id, placed=False, node="")
         buried(draft, actor.id)
-    draft.set(seen=draft.state.seen + 1)
-    failure = Failure(
-        number=draft.state.seen, actor="", incarnation=0, node=node, kind="node gone",
-        how=why, at=min(at, draft.now),
-    )  # fmt: skip
+    failure = _numbered(draft, Actor(id="", node=node), "node gone", why, at)
     _unblame_deaths_there(draft, node, failure.at)
     for id in at_work:
         draft.stage(id, Stage.FAILED, why, result=why)
@@ -195,7 +191,9 @@ def _explains(state: State, cause: Failure, error: Failure) -> bool:
     return earliest <= error.at - cause.at <= grace(state)
 
 
-def _numbered(draft: Draft, actor: Actor, kind: Kind, how: str, at: int, exit_code: int) -> Failure:
+def _numbered(
+    draft: Draft, actor: Actor, kind: Kind, how: str, at: int, exit_code: int = 1
+) -> Failure:
     draft.set(seen=draft.state.seen + 1)
     return Failure(
         number=draft.state.seen,

@@ -17,7 +17,7 @@ from folkmoot.core.job import messages as m
 from folkmoot.core.job.draft import Draft
 from folkmoot.core.job.failures import renew, reset
 from folkmoot.core.job.placement import Bundle, Gang
-from folkmoot.core.job.state import Actor, Phase, Placing, Role, Stage, State
+from folkmoot.core.job.state import Actor, Phase, Placing, Role, Stage, State, role_of
 
 
 def follow(draft: Draft) -> None:
@@ -69,12 +69,12 @@ def place_effect(state: State, gang: Gang) -> m.Place:
 
 def enough_placed(state: State, gang: Gang) -> bool:
     """Whether all roles of a gang can go on without the places that are still missing."""
-    roles = {id.rpartition("-")[0] for bundle in gang.bundles for id in bundle.actors}
+    roles = {role_of(id) for bundle in gang.bundles for id in bundle.actors}
     return all(sum(a.placed for a in state.workers(role)) >= state.least(role) for role in roles)
 
 
 def _least_bundles(state: State, gang: Gang) -> int:
-    roles = {id.rpartition("-")[0] for id in gang.bundles[0].actors}
+    roles = {role_of(id) for id in gang.bundles[0].actors}
     needs = (-(-state.least(role) // state.spec.roles[role].per_group) for role in roles)
     return max(needs)
 

@@ -17,7 +17,7 @@ def next_tick(state: State, now: int) -> int | None:
 def _times(state: State) -> Iterator[int]:
     yield from (a.deadline for a in state.actors.values() if a.deadline is not None)
     if state.working:
-        yield from delays.times(state)
+        yield from (until for _, until in delays.waiting(state))
         yield from (r.join_deadline for r in state.roles.values() if r.join_deadline)
         yield from (p.until for p in state.placing.values() if p.until is not None)
         yield from (s.at + failures.grace(state) for s in state.suspects)

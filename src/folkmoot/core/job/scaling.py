@@ -8,6 +8,7 @@ from folkmoot.core.job.draft import Draft
 from folkmoot.core.job.failures import forget_suspects
 from folkmoot.core.job.forming import form_anew
 from folkmoot.core.job.state import Actor, Stage, State, actor_id
+from folkmoot.core.job.takeover import ask_to_stop
 
 
 def scale(draft: Draft, name: str, total: int) -> m.Refused | None:
@@ -62,10 +63,8 @@ def _leave(draft: Draft, actor: Actor) -> None:
     forget_suspects(draft, {actor.id})
     draft.actor(actor.id, retired=True)
     if actor.alive and not actor.doomed:
-        draft.say(m.Stop(actor.id, actor.incarnation))
-        wait = draft.state.spec_of(actor.id).timeouts.stop
-        why = f"{actor.role} was scaled down"
-        draft.actor(actor.id, doomed=why, deadline=draft.after(wait))
+        draft.actor(actor.id, doomed=f"{actor.role} was scaled down")
+        ask_to_stop(draft, actor)
 
 
 def _shrink_world(draft: Draft, name: str) -> None:

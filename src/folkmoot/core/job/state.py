@@ -194,6 +194,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     def sub_master(self, role: str) -> Actor | None:
         return self.actors.get(sub_master_id(role))
 
+    def process(self, id: str, incarnation: int) -> Actor | None:
+        """The actor, if it is alive in this incarnation."""
+        actor = self.actors.get(id)
+        return actor if actor and actor.alive and actor.incarnation == incarnation else None
+
     def living(self) -> list[Actor]:
         return [actor for actor in self.actors.values() if actor.alive]
 

@@ -50,8 +50,7 @@ def ask_to_stop(draft: Draft, actor: Actor) -> None:
 def _kill_strangers(draft: Draft, event: m.MasterRestarted) -> None:
     """Processes that should not be there: of an older incarnation, or of one that left."""
     for found in event.living:
-        actor = draft.state.actors.get(found.actor)
-        if actor is None or not actor.alive or actor.incarnation != found.incarnation:
+        if not draft.state.process(found.actor, found.incarnation):
             draft.say(m.Kill(found.actor, found.incarnation, "it does not count any more"))
 
 

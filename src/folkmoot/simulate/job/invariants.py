@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from folkmoot.core.job import Phase, Stage, State
 from folkmoot.core.job import messages as m
+from folkmoot.core.job.state import role_of
 from folkmoot.simulate.audit import Chart, Invariant, Problems, Step
 from folkmoot.simulate.invariants import OF_EVERY_MACHINE
 
@@ -125,8 +126,7 @@ def no_budget_is_overdrawn(audit: JobAudit, step: JobStep) -> Problems:
         yield "the job goes on beyond its budget"
     by_role: dict[str, int] = {}
     for id, _ in audit.blamed:
-        role = id.rpartition("-")[0]
-        by_role[role] = by_role.get(role, 0) + 1
+        by_role[role_of(id)] = by_role.get(role_of(id), 0) + 1
     for role, count in by_role.items():
         if count > state.spec.roles[role].budget.role:
             yield f"{role} goes on beyond its budget"

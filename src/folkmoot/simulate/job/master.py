@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from folkmoot.core.job import Phase
+from folkmoot.core.job import Phase, sub_master_id
 from folkmoot.core.job import messages as m
+from folkmoot.core.job.state import role_of
 from folkmoot.core.liveness import Liveness
 from folkmoot.simulate.coordinator import CoordinatorNode
 from folkmoot.simulate.job.audit import JobAudit
@@ -97,8 +98,7 @@ class MasterNode(CoordinatorNode):
         """Whether a process counts."""
         if self.looking:
             return None
-        found = self.audit.state.actors.get(actor)
-        counts = found is not None and found.incarnation == incarnation and found.alive
+        counts = self.audit.state.process(actor, incarnation) is not None
         if counts:
             self._liveness(actor).heard(f"{actor}#{incarnation}", self.loop.now)
         return counts
@@ -138,7 +138,7 @@ class MasterNode(CoordinatorNode):
                 case m.Stop(actor, incarnation) | m.Start(actor, incarnation):
                     self._send(effect, actor, incarnation)
                 case m.Check(role, incarnation):
-                    self._send(effect, f"{role}-master", incarnation)
+                    self._send(effect, sub_master_id(role), incarnation)
                 case m.ActorChanged(actor, incarnation, _, "READY"):
                     self._liveness(actor).heard(f"{actor}#{incarnation}", self.loop.now)
 
@@ -180,14 +180,12 @@ class MasterNode(CoordinatorNode):
         self.network.call(self, host, hear, TIMEOUT, host.obey, effect, actor, incarnation)
 
     def _matters(self, actor: str, incarnation: int, tries: int) -> bool:
-        found = self.audit.state.actors.get(actor)
-        present = found is not None and found.alive and found.incarnation == incarnation
-        return present or tries < 5
+        return tries < 5 or self.audit.state.process(actor, incarnation) is not None
 
     # Who is silent.
 
     def _liveness(self, actor: str) -> Liveness:
-        return self.heard[actor.rpartition("-")[0]]
+        return self.heard[role_of(actor)]
 
     def _renew_liveness(self) -> None:
         """Who could not be heard was not silent."""

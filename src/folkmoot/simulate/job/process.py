@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from folkmoot.core.job import messages as m
+from folkmoot.core.job.state import is_sub_master, role_of
 from folkmoot.core.machine import Refused
 from folkmoot.simulate.job.audit import Suffered
 
@@ -26,8 +27,8 @@ class SimulatedProcess:
         self.alive, self.hung, self.erred = True, False, False
         self.generation = 0
         self.loop = host.loop
-        self.role = actor.rpartition("-")[0]
-        self.is_sub_master = actor.endswith("-master")
+        self.role = role_of(actor)
+        self.is_sub_master = is_sub_master(actor)
         self.spec = host.master.audit.config.roles[self.role]
         self._after(self.loop.random.uniform(20, 900), self._ready)
         self._beat()

@@ -16,8 +16,9 @@ from typing import Any
 
 import msgspec
 
-from folkmoot.core.job import JobSpec, Stage, State, machine
+from folkmoot.core.job import JobSpec, Stage, State, machine, sub_master_id
 from folkmoot.core.job import messages as m
+from folkmoot.core.job.state import role_of
 from folkmoot.host.durable import Durable, Step
 from folkmoot.host.event_log import EventLog
 from folkmoot.host.tasks import end_tasks
@@ -168,8 +169,7 @@ class PrimeMaster:
     def _write_ends(self, found: Found) -> None:
         """Ends that no master saw: the machine learns that they are gone, the log learns how."""
         for ended in found.ended:
-            actor = self.state.actors.get(ended.actor)
-            if actor and actor.alive and actor.incarnation == ended.incarnation:
+            if self.state.process(ended.actor, ended.incarnation):
                 self._log.write(events.ActorEnded(ended.actor, ended.incarnation, ended.how))
 
     async def _until_finished(self, *tasks: "asyncio.Task[Any]") -> m.Finish:
@@ -209,8 +209,7 @@ class PrimeMaster:
 
     def _came(self, connection: RpcConnection) -> None:
         if name := _actor(connection):
-            actor = self.state.actors.get(name.actor)
-            if actor is None or not actor.alive or actor.incarnation != name.incarnation:
+            if not self.state.process(*name):
                 connection.close("is not of this job any more")
                 return
             self._contacts.connected(name, connection)
@@ -239,18 +238,14 @@ class PrimeMaster:
 
     def _introduce(self) -> None:
         """Tell all actors who is there, if that has changed."""
-        living = [a for a in self.state.actors.values() if a.alive]
         addresses = {
             a.id: contact.status.address
-            for a in living
+            for a in self.state.living()
             if (contact := self._contacts.find(Name(a.id, a.incarnation)))
             and contact.status
             and contact.status.address
         }
-        roles = {
-            role: tuple(a.id for a in self.state.workers(role) if not a.retired)
-            for role in self.state.roles
-        }
+        roles = {role: tuple(a.id for a in self.state.workers(role)) for role in self.state.roles}
         membership = Membership(self.epoch, roles, addresses)
         if membership != self._told_membership:
             self._told_membership = membership
@@ -319,7 +314,7 @@ class PrimeMaster:
                     begin = Begin(self.epoch, generation, world)
                     self._contacts.order(Name(actor, incarnation), begin)
                 case m.Check(role, incarnation, generation, world):
-                    name = Name(f"{role}-master", incarnation)
+                    name = Name(sub_master_id(role), incarnation)
                     self._contacts.order(name, Examine(self.epoch, generation, world))
                 case m.Stop(actor, incarnation):
                     self._contacts.order(Name(actor, incarnation), Leave(self.epoch))
@@ -353,7 +348,7 @@ def _events_of(status: Status, now: int) -> Iterable[m.AnyEvent]:
     if status.verdict:
         unfit = status.verdict.unfit
         yield m.ChildrenChecked(
-            status.actor.rpartition("-")[0],
+            role_of(status.actor),
             status.incarnation,
             status.verdict.generation,
             tuple(unfit),

@@ -18,8 +18,7 @@ class Quiet(NamedTuple):
 def quiet(state: State, contacts: Contacts) -> Iterator[Quiet]:
     now = time.monotonic()
     for name, contact in contacts.all():
-        actor = state.actors.get(name.actor)
-        if actor and actor.alive and actor.incarnation == name.incarnation:
+        if actor := state.process(*name):
             times = state.spec_of(name.actor).timeouts
             if times.silent and contact.heard and now - contact.heard > times.silent:
                 yield Quiet(name, f"gave no sign of life for {times.silent:g} s", False)
