@@ -28,7 +28,7 @@ from folkmoot.core.coordinator.health import participant_item
 from folkmoot.core.coordinator.state import CheckpointSource
 from folkmoot.core.machine import Effect, Event
 from folkmoot.simulate.run.directions import direction
-from scenarios.coordinator_words import CoordinatorWords, identity, model_hash, name, spans
+from scenarios.coordinator_words import CoordinatorWords, identity, ids, model_hash, name, spans
 from scenarios.transcript import Words
 
 ME = identity("a")
@@ -183,10 +183,7 @@ class ClientWords(Words):
         return Result(epoch, height, identity(who), commitment, commitment, 1)
 
     def say_audited(self, passes: str = "", fails: str = "") -> c.Audited:
-        passed, failed = (
-            tuple(identity(x) for x in names.split(",") if x) for names in (passes, fails)
-        )
-        return c.Audited(self.state.epoch, self.state.auditing, passed, failed)
+        return c.Audited(self.state.epoch, self.state.auditing, ids(passes), ids(fails))
 
     def say_heard(self, who: str) -> c.Heard:
         return c.Heard(identity(who))
@@ -268,9 +265,9 @@ class ClientWords(Words):
                 return f"says that {_names(false)} told of two results" if false else said
             case m.OpportunisticWitness(_, _, height, proof, participants):
                 shape = self.run.state.bloom_shape(self.run.state.round, proof.index)
-                ids = [x.id for x in self.run.state.epoch.clients]
-                saw = bloom.holds(participants, [participant_item(x) for x in ids], shape)
-                seen = _names(x for x, held in zip(ids, saw, strict=True) if held)
+                here = [x.id for x in self.run.state.epoch.clients]
+                saw = bloom.holds(participants, [participant_item(x) for x in here], shape)
+                seen = _names(x for x, held in zip(here, saw, strict=True) if held)
                 model = self.run.hashes[message.model_hash]
                 said = f"attests in round {height} results of {seen or 'nobody'}, and model {model}"
                 return said + self._judgements(message)

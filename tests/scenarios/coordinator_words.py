@@ -38,6 +38,10 @@ def identity(name: str) -> bytes:
     return name.encode().ljust(32, b"\0")
 
 
+def ids(names: str) -> tuple[bytes, ...]:
+    return tuple(identity(name) for name in names.split(",") if name)
+
+
 def name(identity_: bytes) -> str:
     return identity_.rstrip(b"\0").decode()
 
@@ -76,18 +80,12 @@ class CoordinatorWords(Words):
     ) -> m.CallGone:
         election = self.state.election
         told = (election.height if election else 0) if height is None else int(height)
-        called, false = (
-            tuple(identity(x) for x in names.split(",") if x) for names in (who, twice)
-        )
-        return m.CallGone(identity(by), self._epoch(epoch), told, called, false)
+        return m.CallGone(identity(by), self._epoch(epoch), told, ids(who), ids(twice))
 
     def say_health(
         self, who: str, unhealthy: str = "", speed: str = "0", unreachable: str = ""
     ) -> m.HealthCheck:
-        accused, cut_off = (
-            tuple(identity(x) for x in names.split(",") if x) for names in (unhealthy, unreachable)
-        )
-        return m.HealthCheck(identity(who), accused, int(speed), cut_off)
+        return m.HealthCheck(identity(who), ids(unhealthy), int(speed), ids(unreachable))
 
     def say_cooldown(
         self, who: str, at: str = "store/1", model: str = "m", epoch: str | None = None
@@ -118,7 +116,7 @@ class CoordinatorWords(Words):
         index = int(lies["index"]) if "index" in lies else state.index(current, place or 0) or 0
         proof = state.committee(current).get_witness(index)
         shape = state.bloom_shape(current, index)
-        seen = self._workers() if sees is None else [identity(x) for x in sees.split(",") if x]
+        seen = self._workers() if sees is None else ids(sees)
         bits = bloom.fill([participant_item(x) for x in seen], shape)
         if lies.get("bloom") == "full":
             bits = b"\xff" * len(bits)

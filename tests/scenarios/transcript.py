@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from folkmoot.core.machine import Effect, Event, Machine, Refused, StateChanged, Tick
+from folkmoot.core.machine import Effect, Event, Machine, Outcome, Refused, StateChanged, Tick
 
 SEED = 42
 
@@ -88,13 +88,17 @@ class Words:
         return getattr(self, f"ask_{first}")(*words, **named)
 
     def apply(self, event: Event, now: int, seed: int) -> tuple[Effect, ...]:
-        before = self.state
+        outcome = self.checked(self.state, event, now, seed)
+        self.state = outcome.state
+        return outcome.effects
+
+    def checked(self, before: Any, event: Event, now: int, seed: int) -> Outcome[Any]:
+        """What the machine makes of an event; it may be refused, and must be encoded whole."""
         outcome = self.machine.apply(before, event, now, seed)
         if outcome.refused:
             assert outcome.state is before, "a refused event must change nothing"
-        self.state = outcome.state
-        assert self.machine.decode(self.machine.encode(self.state)) == self.state
-        return outcome.effects
+        assert self.machine.decode(self.machine.encode(outcome.state)) == outcome.state
+        return outcome
 
     def line(self, effect: Effect) -> str:
         match effect:
