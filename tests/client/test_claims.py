@@ -1,17 +1,15 @@
 """The server reads a checkpoint before it counts. Real members, a real store."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from folkmoot.authority.server.claims import (
-    CannotRead,
-    ClaimPolicy,
-)
+from folkmoot.authority.server.claims import CannotRead, ClaimPolicy
 from folkmoot.authority.server.events import ClaimRefused, ClaimTrusted, ClaimVerified
 from folkmoot.client import events
 from folkmoot.client.learner import Learner
@@ -27,6 +25,7 @@ from support.servers import S3Server
 from support.small_run import RunMember, SmallRun, make_run, small_run
 
 Lie = Callable[[Models, Any], None]
+Store = Callable[..., Awaitable[str | None]]
 # Two of six store the model.
 SIX = {"min_clients": 6, "total_steps": 2, "rounds_per_epoch": 2, "global_batch_size_start": 6}
 
@@ -59,25 +58,29 @@ def another_model(models: Models, action: Any) -> None:
     save(Bucket(other.run.model.checkpoint), action.step, other.model, state={})
 
 
-def first_lies(run: SmallRun, lie: Lie) -> Callable[[RunMember], None]:
-    """The first checkpointer lies; the other begins when it was found out."""
-    liars: list[bytes] = []
+def stores(how: Store) -> Callable[[RunMember], None]:
+    """Has members store as `how` does, which is given their models and the honest way as well."""
 
     def prepare(who: RunMember) -> None:
         models: Models = who.member.models
-        honest = models.store
-
-        async def store(action: Any, stopped: Callable[[], bool]) -> str | None:
-            if liars:
-                await run.until(lambda: run.claims)
-                return await honest(action, stopped)
-            liars.append(who.id)
-            lie(models, action)
-            return f"{run.run.model.checkpoint}/step-{action.step:08d}"
-
-        models.store = store  # type: ignore[method-assign]
+        models.store = partial(how, models, models.store)  # type: ignore[method-assign]
 
     return prepare
+
+
+def first_lies(run: SmallRun, lie: Lie) -> Callable[[RunMember], None]:
+    """The first checkpointer lies; the other begins when it was found out."""
+    liars: list[Models] = []
+
+    async def store(models: Models, honest: Store, action: Any, *how: Any) -> str | None:
+        if liars:
+            await run.until(lambda: run.claims)
+            return await honest(action, *how)
+        liars.append(models)
+        lie(models, action)
+        return f"{run.run.model.checkpoint}/step-{action.step:08d}"
+
+    return stores(store)
 
 
 def refused_claims(members: list[RunMember]) -> list[str]:
@@ -140,25 +143,19 @@ async def test_no_other_spelling_of_a_place_is_kept(
 ) -> None:
     """The liar's checkpoint is sound; only what it says of it cannot be loaded by anyone."""
     (tmp_path / "kept").mkdir()
-    root, liars = str(tmp_path / "kept"), list[bytes]()
+    root, liars = str(tmp_path / "kept"), list[Models]()
     async with small_run(tmp_path, policy=policy, checkpoint=root, **SIX) as run:
 
-        def prepare(who: RunMember) -> None:
-            models: Models = who.member.models
-            honest = models.store
+        async def store(models: Models, honest: Store, *how: Any) -> str | None:
+            if liars:
+                await run.until(lambda: refused_claims(members))
+                return await honest(*how)
+            liars.append(models)
+            true = await honest(*how)
+            assert true is not None
+            return spelt.format(true, root=root, name=true.rpartition("/")[2])
 
-            async def store(action: Any, stopped: Callable[[], bool]) -> str | None:
-                if liars:
-                    await run.until(lambda: refused_claims(members))
-                    return await honest(action, stopped)
-                liars.append(who.id)
-                true = await honest(action, stopped)
-                assert true is not None
-                return spelt.format(true, root=root, name=true.rpartition("/")[2])
-
-            models.store = store  # type: ignore[method-assign]
-
-        members = await run.join(6, prepare=prepare)
+        members = await run.join(6, prepare=stores(store))
         await run.until(run.finished)
         (refused,) = refused_claims(members)
         assert refused in ("WrongLocation", "WrongModel")
@@ -224,23 +221,6 @@ def test_a_model_whose_buffers_change_in_training_is_refused_before_it_joins(
         Drifting(make_run(tmp_path)).rehearse()
 
 
-def out_of_sight(run: SmallRun, kept: Path) -> Callable[[RunMember], None]:
-    """Everybody stores honestly, where the server cannot see it."""
-
-    def prepare(who: RunMember) -> None:
-        models: Models = who.member.models
-        honest = models.store
-
-        async def store(action: Any, stopped: Callable[[], bool]) -> str | None:
-            location = await honest(action, stopped)
-            shutil.rmtree(kept)
-            return location
-
-        models.store = store  # type: ignore[method-assign]
-
-    return prepare
-
-
 @pytest.mark.parametrize("policy", [ClaimPolicy.auto, ClaimPolicy.always])
 async def test_a_server_that_cannot_read_the_store_believes_or_refuses_as_it_was_told(
     tmp_path: Path, policy: ClaimPolicy
@@ -249,7 +229,13 @@ async def test_a_server_that_cannot_read_the_store_believes_or_refuses_as_it_was
     cooldown = 200.0 if policy is ClaimPolicy.auto else 3.0  # what is refused is waited for in vain
     steps = {"total_steps": 2, "rounds_per_epoch": 2, "cooldown_time": cooldown}
     async with small_run(tmp_path, policy=policy, checkpoint=str(kept), **steps) as run:
-        await run.join(2, prepare=out_of_sight(run, kept))
+
+        async def store_out_of_sight(models: Models, honest: Store, *how: Any) -> str | None:
+            location = await honest(*how)
+            shutil.rmtree(kept)
+            return location
+
+        await run.join(2, prepare=stores(store_out_of_sight))
         await run.until(run.finished)
         (claim,) = run.claims
         assert isinstance(claim, ClaimTrusted if policy is ClaimPolicy.auto else ClaimRefused)
