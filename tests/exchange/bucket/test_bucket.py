@@ -334,6 +334,28 @@ def test_a_part_with_the_status_of_a_whole_object_is_not_taken_for_it():
         assert b"".join(bucket.stream("large", MANY)) == BIG
 
 
+class LongParts(PartsAsWholes):
+    """An S3 server that has more of an object than there is."""
+
+    def do_GET(self) -> None:
+        self.send_response(206)
+        self.send_header("Content-Length", "9")
+        self.send_header("Content-Range", "bytes 0-8/7")
+        self.send_header("ETag", '"tag"')
+        self.send_header("Last-Modified", "Tue, 17 Nov 2026 12:00:00 GMT")
+        self.end_headers()
+        self.wfile.write(b"weights!!")
+
+
+def test_a_part_that_is_longer_than_its_object_is_not_taken():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), LongParts)
+    known = S3Server(f"http://127.0.0.1:{server.server_port}")
+    with serving(server):
+        bucket = Bucket("s3://test/models", known.options, patience=1)
+        with pytest.raises(BucketError, match="small"):
+            bucket.get("small", MANY)
+
+
 @pytest.mark.parametrize("fast", [0.0, 1e18])
 def test_the_rest_of_a_large_object_comes_at_once_or_side_by_side(
     s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, fast: float

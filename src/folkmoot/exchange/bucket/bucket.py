@@ -17,7 +17,6 @@ import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,7 +42,14 @@ from folkmoot.exchange.bucket.folder import (
     write_file,
 )
 from folkmoot.exchange.bucket.keys import checked_key, checked_prefix, checked_range
-from folkmoot.exchange.bucket.reading import Reading, read_direct, read_in_parts, read_whole
+from folkmoot.exchange.bucket.reading import (
+    Reading,
+    Room,
+    no_room,
+    read_direct,
+    read_in_parts,
+    read_whole,
+)
 from folkmoot.exchange.bucket.retry import retry_broken_off
 
 NEAR = 64 << 10
@@ -81,13 +87,8 @@ class Bucket:
     def get(self, key: str, limit: int) -> memoryview:
         """The whole object, if it has at most `limit` bytes."""
         with translated(self.url, key):
-            size, pieces = self._read(key, limit)
-            # Not a bytearray: numpy asks the system for large pages, which cost a third.
-            body, done = np.empty(size, np.uint8).data, 0
-            for piece in pieces:
-                body[done : done + len(piece)] = piece
-                done += len(piece)
-            return body.toreadonly()
+            whole = _Whole()
+            return whole.filled(self._read(key, limit, room=whole.room).pieces)
 
     def stream(self, key: str, limit: int, chunk: int = PART) -> Iterator[bytes]:
         """The object in pieces of about `chunk` bytes or less, for what should not be in memory."""
@@ -103,17 +104,21 @@ class Bucket:
                 size, pieces = self._read(key, limit, chunk)
         return Reading(size, self._translated(key, pieces))
 
-    def _read(self, key: str, limit: int, chunk: int = PART) -> Reading:
+    def _read(self, key: str, limit: int, chunk: int = PART, room: Room = no_room) -> Reading:
         checked_key(self.url, key)
+
+        def bounded(size: int) -> memoryview | None:
+            self._bound(key, size, limit)
+            return room(size)
+
         if self._direct is not None and chunk >= PART:
             with contextlib.suppress(NotGiven):
-                check = partial(self._bound, key, limit=limit)
-                return read_direct(self._direct, self.url, key, check)
+                return read_direct(self._direct, self.url, key, bounded)
         if isinstance(self._store, IN_PARTS) and self._large and chunk >= PART:
             found = read_in_parts(self._store, self.url, key)
         else:
             found = read_whole(self._store, key, chunk)
-        self._bound(key, found.size, limit)
+        bounded(found.size)
         self._large = found.size > PART
         return found
 
@@ -247,6 +252,25 @@ class Bucket:
     def _refuse_http(self, key: str, what: str) -> None:
         if isinstance(self._store, HTTPStore):
             raise NotPossible(self.url, key, f"a bucket behind plain HTTP {what}")
+
+
+class _Whole:
+    """An object in memory, which it gets when its size is known."""
+
+    _body = memoryview(b"")
+
+    def room(self, size: int) -> memoryview:
+        # Not a bytearray: numpy asks the system for large pages, which cost a third.
+        self._body = np.empty(size, np.uint8).data
+        return self._body
+
+    def filled(self, pieces: Iterable[memoryview]) -> memoryview:
+        done = 0
+        for piece in pieces:
+            if piece.obj is not self._body.obj:  # else it is in its place
+                self._body[done : done + len(piece)] = piece
+            done += len(piece)
+        return self._body.toreadonly()
 
 
 def _as_buffer(body: Body) -> Body:

@@ -32,6 +32,14 @@ class Reading(NamedTuple):
     pieces: Iterator[memoryview]
 
 
+Room = Callable[[int], memoryview | None]
+"""Is told the size of an object, and may have memory for all of it; pieces are then of that."""
+
+
+def no_room(size: int) -> None:
+    """For who looks at one piece after the other."""
+
+
 def read_whole(store: Any, key: str, chunk: int = PART) -> Reading:
     """In one answer, in pieces of about `chunk` bytes."""
     found = obstore.get(store, key)
@@ -67,19 +75,19 @@ def read_in_parts(store: Any, url: str, key: str) -> Reading:
     return Reading(size, pieces())
 
 
-def read_direct(direct: Direct, url: str, key: str, check: Callable[[int], None]) -> Reading:
-    """The first part tells how long the object is, and how fast it comes; `check` sees the size.
+def read_direct(direct: Direct, url: str, key: str, room: Room) -> Reading:
+    """The first part tells how long the object is, and how fast it comes.
 
-    Raises `NotGiven` when not even that one could be had.
+    Raises `NotGiven` when not even the first part could be had.
     """
     opened, asked = ExitStack(), time.monotonic()
     with ExitStack() as unread:
         unread.push(opened)
         first = opened.enter_context(direct.part(key, 0, PART))
         size, tag = first.size, first.tag
-        if first.start != 0 or (first.end < size and not tag):
+        if first.start != 0 or first.end > size or (first.end < size and not tag):
             raise NotGiven("a part that does not tell what it is of")
-        check(size)
+        body = room(size)
         unread.pop_all()
 
     def rest(start: int, end: int, stack: ExitStack) -> Part:
@@ -99,12 +107,12 @@ def read_direct(direct: Direct, url: str, key: str, check: Callable[[int], None]
     def pieces() -> Iterator[memoryview]:
         try:
             with opened:
-                yield from _through(first)
+                yield from _through(first, body)
             if first.end == size:
                 return
             if first.end > FAST * (time.monotonic() - asked):
                 with ExitStack() as stack:
-                    yield from _through(rest(first.end, size, stack))
+                    yield from _through(rest(first.end, size, stack), body)
             else:
                 yield from _side_by_side(part, first.end, size)
         except (NotGiven, OSError) as error:
@@ -113,10 +121,12 @@ def read_direct(direct: Direct, url: str, key: str, check: Callable[[int], None]
     return Reading(size, pieces())
 
 
-def _through(part: Part) -> Iterator[memoryview]:
-    room = memoryview(bytearray(min(PIECE, part.end - part.start)))
+def _through(part: Part, body: memoryview | None) -> Iterator[memoryview]:
+    """Its pieces, in their place in `body` if that is there."""
+    used = memoryview(bytearray(PIECE if body is None else 0))
     for start in range(part.start, part.end, PIECE):
-        piece = room[: part.end - start]
+        end = min(start + PIECE, part.end)
+        piece = used[: end - start] if body is None else body[start:end]
         part.read_into(piece)
         yield piece
 
