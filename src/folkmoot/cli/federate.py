@@ -15,7 +15,7 @@ from folkmoot.cli.federate_simulate import simulate
 from folkmoot.cli.group import add_group
 from folkmoot.cli.interrupt import run_until_interrupted
 from folkmoot.cli.key import key
-from folkmoot.cli.user_modules import import_module
+from folkmoot.host.named_code import import_module
 
 Config = Annotated[Path, typer.Argument(help="The federation's configuration, federation.toml.")]
 Class = Annotated[

@@ -65,10 +65,10 @@ def join(
     """
     from folkmoot.authority.open import split_url
     from folkmoot.cli.interrupt import run_until_interrupted
-    from folkmoot.cli.user_modules import import_module
     from folkmoot.core.coordinator.config import RUN_ID_RULE, is_run_id
     from folkmoot.core.identity import short
     from folkmoot.host.memory import keep_memory
+    from folkmoot.host.named_code import import_module
     from folkmoot.host.signing import Identity
     from folkmoot.host.tls import client_tls
 
