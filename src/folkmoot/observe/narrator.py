@@ -96,28 +96,34 @@ class ServerNarrator:
 
     def _words(self, effect: Effect) -> str | None:
         match effect:
-            case m.ClientJoined(id):
-                return f"client {short(id)} waits for the next epoch"
-            case m.ClientRemoved(id, why):
+            case m.ClientRemoved(id):
                 self._unreachable.pop(id, None)
-                return f"client {short(id)} removed: {why}"
             case m.PeersUnreachable(id, peers):
-                return self._cannot_reach(id, peers)
-            case m.EpochStarted(epoch, clients):
+                if self._unreachable.get(id) == peers:
+                    return None
+                self._unreachable[id] = peers
+            case m.EpochStarted():
                 self._unreachable.clear()
-                return f"epoch {epoch} starts with {clients} clients"
-            case m.CheckpointStored(location, step):
-                return f"checkpoint of step {step} stored at {location}"
-            case m.Rewound(before, to):
-                return f"rewound from step {before} to {to}"
-            case m.Updated(changes):
-                return f"the owner changed {'; '.join(changes) or 'nothing'}"
             case m.StateChanged(after="Paused" | "Finished" as after, why=why):
                 return f"{after}: {why}"
-        return None
+        return sentence(effect)
 
-    def _cannot_reach(self, id: bytes, peers: tuple[bytes, ...]) -> str | None:
-        if self._unreachable.get(id) == peers:
-            return None
-        self._unreachable[id] = peers
-        return f"client {short(id)} cannot reach {', '.join(map(short, peers))}"
+
+def sentence(effect: object) -> str | None:
+    """An effect of a run in words, if it matters to a person."""
+    match effect:
+        case m.ClientJoined(id):
+            return f"client {short(id)} waits for the next epoch"
+        case m.ClientRemoved(id, why):
+            return f"client {short(id)} removed: {why}"
+        case m.PeersUnreachable(id, peers):
+            return f"client {short(id)} cannot reach {', '.join(map(short, peers))}"
+        case m.EpochStarted(epoch, clients):
+            return f"epoch {epoch} starts with {clients} clients"
+        case m.CheckpointStored(location, step):
+            return f"checkpoint of step {step} stored at {location}"
+        case m.Rewound(before, to):
+            return f"rewound from step {before} to {to}"
+        case m.Updated(changes):
+            return f"the owner changed {'; '.join(changes) or 'nothing'}"
+    return None

@@ -8,10 +8,10 @@ import msgspec
 from folkmoot.authority.server import events as server
 from folkmoot.client import events as client
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.identity import short
 from folkmoot.host.event_log import EventsMissed, LoggedRecord, LogReader
 from folkmoot.host.plain_text import plain_text
 from folkmoot.observe.logs import open_log
+from folkmoot.observe.narrator import sentence
 
 
 class ClientPicture(msgspec.Struct):
@@ -53,7 +53,8 @@ class Picture:
         self.checkpoint = ""
         self.trail: deque[str] = deque(maxlen=8)
         self._noted: list[str] = []
-        self._said: set[str] = set()  # what need not be said twice in an epoch
+        #: Who cannot reach whom: it need not be said twice in an epoch.
+        self._unreachable: set[tuple[bytes, tuple[bytes, ...]]] = set()
         self._doing = ""  # what a client said last that it does
         self._begun: int | None = None
         self._last = 0
@@ -92,40 +93,30 @@ class Picture:
             case m.StateChanged(after=after):
                 self.phase = after
             case m.PeersUnreachable(id, peers):
-                told = f"client {short(id)} cannot reach {', '.join(map(short, peers))}"
-                if told not in self._said:
-                    self._said.add(told)
-                    return told
-            case m.EpochStarted(epoch, clients):
-                self._said.clear()
+                if (id, peers) in self._unreachable:
+                    return None
+                self._unreachable.add((id, peers))
+            case m.EpochStarted(epoch):
+                self._unreachable.clear()
                 self.epoch = epoch
-                return f"epoch {epoch} starts with {clients} clients"
             case m.RoundStarted(step=step):
                 self.step = step
             case m.RoundJudged(height, attested, owed):
                 self.tokens += attested
                 if owed:
                     return f"round {height}: {owed} samples are owed"
-            case m.ClientRemoved(id, why):
+            case m.ClientRemoved():
                 self.marks.append(PlotMark(self.step, "a client left"))
-                return f"client {short(id)} removed: {why}"
-            case m.ClientJoined(id):
-                if self.step:
-                    self.marks.append(PlotMark(self.step, "a client joined"))
-                return f"client {short(id)} waits for the next epoch"
-            case m.CheckpointStored(location, step):
+            case m.ClientJoined() if self.step:
+                self.marks.append(PlotMark(self.step, "a client joined"))
+            case m.CheckpointStored(location):
                 self.checkpoint = location
-                return f"checkpoint of step {step} stored at {location}"
-            case m.Rewound(from_step, to_step):
-                return f"rewound from step {from_step} to {to_step}"
             case server.ConfigDiffers(changes):
                 told = "".join(f"\n           {change}" for change in changes)
                 return f"the run goes on as it was; its file differs (`folkmoot update`):{told}"
-            case m.Updated(changes):
-                return f"the owner changed {'; '.join(changes) or 'nothing'}"
             case EventsMissed(count):
                 return f"the server's log misses {count} events"
-        return None
+        return sentence(entry.record)
 
     def _from_client(self, known: ClientPicture, record: msgspec.Struct) -> str | None:
         match record:
