@@ -1,7 +1,7 @@
 """A run on a localnet in this process, and clients of it."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from authority.any_run import OWNER, run
@@ -22,22 +22,29 @@ async def on_chain(
 ) -> AsyncIterator[Localnet]:
     """A localnet with run "moot" of `OWNER`."""
     async with serving(ledger, slot_seconds=SLOT) as net:
-        owner = owner_of(net)
+        owner = owner_of(net.url)
         made = run(**{"max_clients": 9, **config})
         assert await owner.create(made, open_, points, OWNER.public)
         yield net
 
 
-def owner_of(net: Localnet, identity: Identity = OWNER) -> RunOwner:
-    return RunOwner(Place("moot", (net.url,), PROGRAM_ID), identity)
+def owner_of(*urls: str, identity: Identity = OWNER, run_id: str = "moot") -> RunOwner:
+    """A run's owner, who knows these nodes."""
+    return RunOwner(Place(run_id, urls, PROGRAM_ID), identity)
+
+
+def connected(
+    net: Localnet, identity: Identity, *urls: str, run_id: str = "moot"
+) -> AbstractAsyncContextManager[SolanaAuthority]:
+    return knowing(",".join([*urls, net.url]), identity, run_id)
 
 
 @asynccontextmanager
-async def connected(
-    net: Localnet, identity: Identity, *urls: str, run_id: str = "moot"
+async def knowing(
+    urls: str, identity: Identity, run_id: str = "moot"
 ) -> AsyncIterator[SolanaAuthority]:
-    places = ",".join([*urls, net.url])
-    authority = SolanaAuthority(f"{run_id}@{places}", run_id, identity)
+    """A client that knows these nodes only."""
+    authority = SolanaAuthority(f"{run_id}@{urls}", run_id, identity)
     try:
         yield authority
     finally:

@@ -15,10 +15,9 @@ from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
 from authority.any_run import A, join
-from authority.solana.localnet_run import connected
+from authority.solana.localnet_run import connected, knowing
 from folkmoot.authority import Denied, Unreachable
 from folkmoot.authority.solana import layout
-from folkmoot.authority.solana.client import SolanaAuthority
 from folkmoot.authority.solana.instructions import PROGRAM_ID, coordinator_address
 from folkmoot.authority.solana.localnet.http import serve_connection
 from folkmoot.authority.solana.localnet.serve import Localnet, answered, listen
@@ -124,13 +123,9 @@ async def goes_on(net: Localnet, *urls: str) -> None:
 
 async def says(url: str) -> str:
     """What a client that knows this node only says."""
-    authority = SolanaAuthority(f"moot@{url}", "moot", A)
-    try:
-        async with asyncio.timeout(120):
-            with pytest.raises((Unreachable, Denied)) as told:
-                await authority.submit(join(A))
-    finally:
-        await authority.close()
+    async with knowing(url, A) as authority, asyncio.timeout(120):
+        with pytest.raises((Unreachable, Denied)) as told:
+            await authority.submit(join(A))
     said = str(told.value)
     assert said.isprintable()
     assert len(said) < 1000

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from solders.pubkey import Pubkey
 
 from authority.any_run import OWNER, A, B, join, run, until
-from authority.solana.localnet_run import SLOT, connected, on_chain, owner_of
+from authority.solana.localnet_run import SLOT, connected, knowing, on_chain, owner_of
 from authority.solana.lying_node import Honest, in_context, lying, only
 from authority.solana.test_program import ANN as ANN_KEY
 from authority.solana.test_program import a_round
@@ -74,7 +74,7 @@ async def test_three_members_bring_a_run_to_its_end_and_nobody_serves_it() -> No
         async with asyncio.timeout(240), asyncio.TaskGroup() as group:
             for authority, identity in zip(members, identities, strict=True):
                 group.create_task(attend(authority, identity))
-        owner = owner_of(net)
+        owner = owner_of(net.url)
         record = account.read(await owner.data())
         assert {int(slot["points"]) for slot in account.pending(record)} == {30}
 
@@ -106,7 +106,7 @@ async def test_a_closed_run_lets_in_who_is_granted() -> None:
     async with on_chain(open_=False) as net, connected(net, A) as authority:
         with pytest.raises(Denied, match="has not granted this key"):
             await authority.submit(join(A))
-        owner = owner_of(net)
+        owner = owner_of(net.url)
         await owner.authorize(A.public)
         assert await authority.submit(join(A)) is None
         await owner.revoke(A.public)
@@ -125,7 +125,7 @@ async def test_a_run_that_is_not_there_is_said_to_be_missing() -> None:
 
 async def test_a_run_is_created_once_and_finished_when_it_was_broken_off() -> None:
     async with serving() as net:
-        owner, made = owner_of(net), run(max_clients=9)
+        owner, made = owner_of(net.url), run(max_clients=9)
         broken_off = asyncio.create_task(owner.create(made, True, 0, OWNER.public))
         async with asyncio.timeout(120):
             while not await owner.data():
@@ -211,7 +211,7 @@ async def test_who_cannot_pay_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch
 async def test_who_cannot_pay_the_rent_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place.Place, "loopback", False)
     async with serving(slot_seconds=SLOT) as net:
-        owner = owner_of(net)
+        owner = owner_of(net.url)
         net.ledger.airdrop(owner.key.pubkey(), 2 * 10**9)
         with pytest.raises(Denied, match=r"send it some lamports.*who creates a run 2\.3 SOL"):
             await owner.create(run(max_clients=9), True, 0, OWNER.public)
@@ -233,9 +233,8 @@ async def test_what_is_heard_of_late_is_not_said_twice() -> None:
     ):
         await before.submit(m.Withdraw(A.public))  # so that it has lamports
         known = len(net.ledger.statuses)
-        authority = SolanaAuthority(f"moot@{node.url}", "moot", A)
-        assert await authority.submit(join(A)) is None
-        await authority.close()
+        async with knowing(node.url, A) as authority:
+            assert await authority.submit(join(A)) is None
         assert node.asked.count("sendTransaction") > 1
         assert len(net.ledger.statuses) == known + 1
 
@@ -246,9 +245,8 @@ async def test_a_transaction_pays_the_price_that_the_url_names() -> None:
         spent = []
         for price in ("", "?price=0", "?price=10000"):
             had = net.ledger.svm.get_balance(Pubkey(A.public)) or 0
-            authority = SolanaAuthority(f"moot@{net.url}{price}", "moot", A)
-            assert await authority.submit(join(A)) is None
-            await authority.close()
+            async with knowing(f"{net.url}{price}", A) as authority:
+                assert await authority.submit(join(A)) is None
             spent.append(had - (net.ledger.svm.get_balance(Pubkey(A.public)) or 0))
         limit = COMPUTE_UNITS * 10_000 // 10**6
         assert spent == [5000, 5000, 5000 + limit], "millionths of a lamport for each unit"
@@ -256,7 +254,7 @@ async def test_a_transaction_pays_the_price_that_the_url_names() -> None:
 
 async def test_lamports_sent_to_a_runs_address_before_keep_it_away_from_nobody() -> None:
     async with serving(slot_seconds=SLOT) as net:
-        owner = owner_of(net)
+        owner = owner_of(net.url)
         net.ledger.airdrop(owner.address, 890_880)
         assert await owner.create(run(max_clients=9), True, 0, OWNER.public)
 
@@ -264,12 +262,12 @@ async def test_lamports_sent_to_a_runs_address_before_keep_it_away_from_nobody()
 async def test_a_run_of_another_owner_is_not_taken_for_ours() -> None:
     async with on_chain() as net:
         with pytest.raises(ValueError, match="it is another owner's"):
-            await owner_of(net, A).create(run(max_clients=9), True, 0, A.public)
+            await owner_of(net.url, identity=A).create(run(max_clients=9), True, 0, A.public)
 
 
 async def test_who_is_granted_already_or_not_at_all_is_no_error() -> None:
     async with on_chain(open_=False) as net:
-        owner = owner_of(net)
+        owner = owner_of(net.url)
         assert not await owner.revoke(A.public)
         assert await owner.authorize(A.public)
         assert not await owner.authorize(A.public)

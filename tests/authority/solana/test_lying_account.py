@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from solders.pubkey import Pubkey
 
 from authority.any_run import OWNER, A, join, run, until
-from authority.solana.localnet_run import connected, on_chain
+from authority.solana.localnet_run import connected, on_chain, owner_of
 from authority.solana.lying_node import (
     Asked,
     Honest,
@@ -28,9 +28,7 @@ from authority.solana.lying_node import (
 from folkmoot.authority import Denied, Unreachable
 from folkmoot.authority.solana import follower, rpc
 from folkmoot.authority.solana.answers import NO_RUN
-from folkmoot.authority.solana.create import RunOwner
 from folkmoot.authority.solana.instructions import PROGRAM_ID
-from folkmoot.authority.solana.place import Place
 from folkmoot.core.coordinator import Phase
 from folkmoot.core.coordinator import messages as m
 
@@ -42,7 +40,7 @@ def wide_window() -> bytes:
 
 async def test_an_account_that_cannot_be_the_runs_is_asked_of_another_node() -> None:
     async with on_chain() as net:
-        other = RunOwner(Place("mood", (net.url,), PROGRAM_ID), OWNER)
+        other = owner_of(net.url, run_id="mood")
         await other.create(replace(run(max_clients=9), run_id="mood"), True, 0, OWNER.public)
         true = true_account(net)
         noise = random.Random(1).randbytes(len(true))

@@ -9,7 +9,7 @@ from solders.hash import Hash
 from solders.pubkey import Pubkey
 
 from authority.any_run import OWNER, A, join, run
-from authority.solana.localnet_run import SLOT, connected, on_chain
+from authority.solana.localnet_run import SLOT, connected, knowing, on_chain, owner_of
 from authority.solana.lying_node import (
     Asked,
     Honest,
@@ -24,11 +24,7 @@ from authority.solana.lying_node import (
 )
 from folkmoot.authority import Denied, Unreachable
 from folkmoot.authority.solana import client, layout, sender
-from folkmoot.authority.solana.client import SolanaAuthority
-from folkmoot.authority.solana.create import RunOwner
-from folkmoot.authority.solana.instructions import PROGRAM_ID
 from folkmoot.authority.solana.localnet.serve import serving
-from folkmoot.authority.solana.place import Place
 from folkmoot.authority.solana.sender import Sender
 from folkmoot.core.coordinator import messages as m
 
@@ -80,10 +76,9 @@ async def test_one_node_alone_does_not_send_a_client_away(
         net.ledger.airdrop(Pubkey(A.public), 10**9)
         monkeypatch.setattr(Sender, "_get_lamports", not_given)
         assert await authority.submit(join(A)) is None
-        alone = SolanaAuthority(f"moot@{node.url}", "moot", A)
-        with pytest.raises(Denied):
-            await alone.submit(m.Withdraw(A.public))
-        await alone.close()
+        async with knowing(node.url, A) as alone:
+            with pytest.raises(Denied):
+                await alone.submit(m.Withdraw(A.public))
 
 
 async def not_given(self: Sender) -> bool:
@@ -132,20 +127,18 @@ async def test_a_client_does_not_pay_for_tick_after_tick_that_changes_nothing(
 
     async with on_chain(min_clients=1, warmup_time=1.0) as net, lying(net, hide) as node:
         net.ledger.airdrop(Pubkey(A.public), 10**9)
-        authority = SolanaAuthority(f"moot@{node.url}", "moot", A)
-        assert await authority.submit(join(A)) is None
-        async with asyncio.timeout(120):
+        async with knowing(node.url, A) as authority, asyncio.timeout(120):
+            assert await authority.submit(join(A)) is None
             await enough.wait()
-        await authority.close()
 
 
 async def test_an_owner_pays_no_rent_that_a_node_made_up() -> None:
     twist = only("getMinimumBalanceForRentExemption", lambda honest: result(10**18))
     async with serving(slot_seconds=SLOT) as net, lying(net, twist) as node:
-        owner = RunOwner(Place("moot", (node.url,), PROGRAM_ID), OWNER)
+        owner = owner_of(node.url)
         with pytest.raises(Unreachable, match="lamports of rent, and 2217010560 are usual"):
             await owner.create(run(max_clients=9), True, 0, OWNER.public)
-        owner = RunOwner(Place("moot", (node.url, net.url), PROGRAM_ID), OWNER)
+        owner = owner_of(node.url, net.url)
         assert await owner.create(run(max_clients=9), True, 0, OWNER.public)
 
 
@@ -154,13 +147,13 @@ async def test_an_owner_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(sender, "GIVE_UP_SECONDS", 1.0)
         keep = only("sendTransaction", lambda honest: result("1" * 64))
         async with lying(net, keep) as node:
-            owner = RunOwner(Place("moot", (node.url,), PROGRAM_ID), OWNER)
+            owner = owner_of(node.url)
             with pytest.raises(Unreachable, match="nothing was heard of the transaction"):
                 await owner.authorize(A.public)
         same = account_told(net, true_account(net)[: layout.GROWTH])
         stuck = only("getAccountInfo", lambda honest: same)
         net.ledger.faults.drop = 0.0
         async with lying(net, stuck) as node:
-            owner = RunOwner(Place("moot", (node.url,), PROGRAM_ID), OWNER)
+            owner = owner_of(node.url)
             with pytest.raises(Denied, match="does not have the size"):
                 await owner.create(run(max_clients=9), True, 0, OWNER.public)
