@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
@@ -10,9 +11,8 @@ import pytest
 from folkmoot.core.federation import messages as m
 from folkmoot.federated import wire
 from folkmoot.federated.participant.connection import Connection
-from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.participant import Participant
-from support.federation import AGREES, code_of, floats, running_federation
+from support.federation import RunningFederation, code_of, floats, running_federation
 
 Code = grpc.StatusCode
 
@@ -225,26 +225,30 @@ class Adds(Participant):
 async def test_participants_of_the_sdk_go_through_all_rounds_and_stop(tmp_path: Path) -> None:
     async with running_federation(tmp_path, min_participants=2, rounds=3, epochs=2) as w:
         parts = [Adds(1.0, samples=1), Adds(5.0, samples=3)]
-        settings = Settings(address=w.server.address, run_id="test", policy=AGREES)
-        await asyncio.gather(*(take_part(p, settings) for p in parts))
+        await asyncio.gather(*map(w.take_part, parts))
         assert w.state.phase == "FINISHED"
         np.testing.assert_array_equal(await w.global_of(3), floats([8.0] * 4))
         assert parts[0].calls == parts[1].calls == [(2, 0), (2, 2)]
 
 
-async def test_the_sdk_says_ready_and_minus_one_at_first(tmp_path: Path) -> None:
-    said: list[tuple[str, int]] = []
+async def requests_of_one(w: RunningFederation, method: str) -> list[Any]:
+    """What a participant of the SDK asks by this method, until it is over."""
+    asked: list[Any] = []
 
     class Recorded(Connection):
-        async def call(self, method: str, request: object, limit: float = 30.0) -> object:
-            if method == "Heartbeat":
-                said.append((wire.STATE_NAME[request.state], request.round))
-            return await super().call(method, request, limit)
+        async def call(self, name: str, request: object, limit: float = 30.0) -> object:
+            if name == method:
+                asked.append(request)
+            return await super().call(name, request, limit)
 
+    await w.take_part(Adds(1.0, 1), Recorded)
+    return asked
+
+
+async def test_the_sdk_says_ready_and_minus_one_at_first(tmp_path: Path) -> None:
     async with running_federation(tmp_path, rounds=1) as w:
-        settings = Settings(address=w.server.address, run_id="test", policy=AGREES)
-        await take_part(Adds(1.0, 1), settings, Recorded)
-    assert said[0] == ("READY", -1)
+        first, *_ = await requests_of_one(w, "Heartbeat")
+    assert (wire.STATE_NAME[first.state], first.round) == ("READY", -1)
 
 
 async def test_an_unweighted_mean_makes_the_first_weights(tmp_path: Path) -> None:
@@ -287,17 +291,8 @@ async def test_a_call_to_a_round_says_its_task_to_whom_it_concerns_and_who_asks(
 async def test_a_participant_of_the_sdk_asks_at_first_and_is_told_later_rounds(
     tmp_path: Path,
 ) -> None:
-    asked: list[int] = []
-
-    class Recorded(Connection):
-        async def call(self, method: str, request: object, limit: float = 30.0) -> object:
-            if method == "StartTrainingRound":
-                asked.append(request.round)
-            return await super().call(method, request, limit)
-
     async with running_federation(tmp_path, rounds=5) as w:
-        settings = Settings(address=w.server.address, run_id="test", policy=AGREES)
-        await take_part(Adds(1.0, 1), settings, Recorded)
+        asked = [request.round for request in await requests_of_one(w, "StartTrainingRound")]
         np.testing.assert_array_equal(await w.global_of(5), floats([4.0] * 4))
     # The heartbeat that calls to round 1 was on its way before the first answer.
     assert asked[0] == 0

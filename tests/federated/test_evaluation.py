@@ -16,11 +16,8 @@ from folkmoot.federated.coordinator import events
 from folkmoot.federated.coordinator.evaluation import EvaluationConfig
 from folkmoot.federated.local import train_federation
 from folkmoot.federated.model_file.reader import ModelFile
-from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.participant import BadResult, Participant
-from folkmoot.federated.participant.policy import ALL, Policy
-from folkmoot.observe.logs import read_log
-from support.federation import RUN, federation_config, running_federation
+from support.federation import federation_config, logged, running_federation
 
 
 class Walks(Participant):
@@ -42,21 +39,16 @@ class Walks(Participant):
         return loss, self.samples, {"accuracy": 1 / (1 + loss), "own": float(self.samples)}
 
 
-def logged(folder: Path, kind: type) -> list[Any]:
-    records = read_log(folder / "state/events.jsonl", "coordinator")
-    return [entry.record for entry in records if isinstance(entry.record, kind)]
-
-
 async def test_participants_evaluate_and_the_best_model_is_kept(tmp_path: Path) -> None:
     config = federation_config(tmp_path, {"rounds": 8, "min_participants": 2})
     await train_federation(config, [Walks(1), Walks(3)], tmp_path)
-    found = [(e.round, e.loss, e.best) for e in logged(tmp_path, m.Evaluated)]
+    found = [(e.round, e.loss, e.best) for e in logged(tmp_path / "state", m.Evaluated)]
     # Round 1 has the first weights, 0; round 4 is given the model with 3.
     assert found == [
         (1, 3.0, True), (2, 2.0, True), (3, 1.0, True), (4, 0.0, True),
         (5, 1.0, False), (6, 2.0, False), (7, 3.0, False),
     ]  # fmt: skip
-    summary = logged(tmp_path, events.EvaluationSummary)[0]
+    summary = logged(tmp_path / "state", events.EvaluationSummary)[0]
     assert (summary.round, summary.participants, summary.samples) == (1, 2, 4)
     assert summary.metrics == {"accuracy": 0.25, "own": (1 * 1 + 3 * 3) / 4}
     (kept,) = (tmp_path / "state/best").iterdir()
@@ -68,13 +60,9 @@ async def test_participants_evaluate_and_the_best_model_is_kept(tmp_path: Path) 
 async def test_it_is_over_when_models_get_no_better(tmp_path: Path) -> None:
     config = federation_config(tmp_path, {"rounds": 100, "stop_after": 2})
     async with running_federation(tmp_path, config) as w:
-        await take_part(Walks(), Settings(address=w.server.address, run_id=RUN, **policy()))
+        await w.take_part(Walks())
         assert w.state.phase == "FINISHED"
         assert (w.state.round, w.state.best) == (7, Best(4, 0.0))
-
-
-def policy() -> dict[str, Any]:
-    return {"policy": Policy(buckets=(ALL,))}
 
 
 def far_from_two(weights: np.ndarray) -> tuple[float, dict[str, float]]:
@@ -92,7 +80,8 @@ async def test_the_owner_evaluates_every_new_model_in_one_place(
     config = federation_config(tmp_path, rules, evaluation=evaluation)
     await train_federation(config, [Walks()], tmp_path)
     found = [
-        (e.round, e.loss, e.metrics["first"]) for e in logged(tmp_path, events.CentrallyEvaluated)
+        (e.round, e.loss, e.metrics["first"])
+        for e in logged(tmp_path / "state", events.CentrallyEvaluated)
     ]
     assert found == [(1, 2.0, 0.0), (2, 1.0, 1.0), (3, 0.0, 2.0), (4, 1.0, 3.0), (5, 2.0, 4.0)]
     assert [path.name for path in (tmp_path / "state/best").iterdir()] == ["3.safetensors"]
@@ -118,7 +107,7 @@ async def test_the_best_model_is_known_after_a_restart(tmp_path: Path) -> None:
         await a.deliver([3.0], 2, evaluation=nonsense)
         await w.server.finished()
         assert (w.state.best, w.state.since_best) == (Best(1, 0.5), 0)
-    (refused,) = logged(tmp_path, events.ReportRefused)
+    (refused,) = logged(tmp_path / "state", events.ReportRefused)
     assert "nan" in refused.reason
 
 
@@ -127,9 +116,8 @@ async def test_an_evaluation_that_cannot_be_sent_is_the_owners_to_know(tmp_path:
         folder = tmp_path / str(number)
         config = federation_config(folder, {"rounds": 2})
         async with running_federation(folder, config) as w:
-            settings = Settings(address=w.server.address, run_id=RUN, **policy())
             with pytest.raises(BadResult, match="evaluate"):
-                await take_part(Walks(evaluated=wrong), settings)
+                await w.take_part(Walks(evaluated=wrong))
 
 
 def told(*found: tuple[float, int], participants: int = 0) -> list[Delivery]:

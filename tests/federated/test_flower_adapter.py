@@ -7,8 +7,7 @@ import numpy as np
 from folkmoot.core.federation import messages as m
 from folkmoot.federated.flower import FlowerParticipant
 from folkmoot.federated.local import train_federation
-from folkmoot.observe.logs import read_log
-from support.federation import federation_config
+from support.federation import federation_config, logged
 
 
 class PlusOne:
@@ -38,6 +37,4 @@ async def test_a_numpy_client_takes_part_as_it_is(tmp_path: Path) -> None:
     assert [weights[name].flat[0] for name in sorted(weights)] == [2.0, 3.0, 2.0]
     assert [weights[name].shape for name in sorted(weights)] == [(2, 3), (4,), (12,)]
     assert client.asked[1] == {"epochs": 2, "epoch_base": 2, "lr": 0.1}
-    records = [entry.record for entry in read_log(tmp_path / "state/events.jsonl", "coordinator")]
-    losses = [record.loss for record in records if isinstance(record, m.Evaluated)]
-    assert losses == [0.0, 1.0]
+    assert [found.loss for found in logged(tmp_path / "state", m.Evaluated)] == [0.0, 1.0]

@@ -16,13 +16,8 @@ import pytest
 from folkmoot.core.federation import Phase, Rules
 from folkmoot.core.federation import messages as m
 from folkmoot.federated import wire
-from folkmoot.federated.coordinator.config import ServerConfig
-from folkmoot.federated.coordinator.server import serving
-from folkmoot.federated.participant.loop import Settings, take_part
 from support.federation import (
-    AGREES,
     PlusOne,
-    Watched,
     code_of,
     federation_config,
     refusal,
@@ -153,14 +148,12 @@ async def test_10_joining_while_others_expire_is_safe(tmp_path: Path) -> None:
 
 async def test_11_and_no_growth_hundreds_of_rounds_in_one_process(tmp_path: Path) -> None:
     config = federation_config(tmp_path, {"rounds": 400})
-    async with serving(config, Watched) as server:
-        coordinator = server.coordinator
-        settings = Settings(address=server.address, run_id="test", policy=AGREES)
-        part = asyncio.create_task(take_part(PlusOne(), settings))
+    async with running_federation(tmp_path, config) as w:
+        part = asyncio.create_task(w.take_part(PlusOne()))
 
         async def used_at(round_: int) -> dict[str, int]:
-            await coordinator.until(lambda s: s.round >= round_)
-            coordinator.seen.clear()
+            await w.coordinator.until(lambda s: s.round >= round_)
+            w.coordinator.seen.clear()
             return _in_use(Path(config.server.state))
 
         early, late = await used_at(150), await used_at(390)
@@ -196,15 +189,14 @@ def _in_use(state: Path) -> dict[str, int]:
 
 async def test_12_participants_survive_a_coordinator_that_starts_again(tmp_path: Path) -> None:
     config = federation_config(tmp_path, {"rounds": 6, "min_participants": 2})
-    async with serving(config, Watched) as server:
-        port = server.port
-        settings = Settings(address=server.address, run_id="test", policy=AGREES)
-        parts = [asyncio.create_task(take_part(PlusOne(), settings)) for _ in range(2)]
-        await server.coordinator.until(lambda s: s.round >= 2)
-    again = msgspec.structs.replace(config.server, port=port)
-    async with serving(msgspec.structs.replace(config, server=again), Watched) as server:
-        assert server.coordinator.resumed
-        await server.finished()
+    async with running_federation(tmp_path, config) as w:
+        parts = [asyncio.create_task(w.take_part(PlusOne())) for _ in range(2)]
+        await w.coordinator.until(lambda s: s.round >= 2)
+    again = msgspec.structs.replace(config.server, port=w.server.port)
+    config = msgspec.structs.replace(config, server=again)
+    async with running_federation(tmp_path, config) as w:
+        assert w.coordinator.resumed
+        await w.server.finished()
         await asyncio.gather(*parts)
 
 
@@ -212,16 +204,11 @@ async def test_13_a_stuck_participant_holds_a_round_only_until_its_deadline(tmp_
     rules = {"min_participants": 2, "quorum": 0.5, "round_deadline": 0.1}
     async with running_federation(tmp_path, **rules) as w:
         a, stuck = await w.join("a", "stuck")
-        beats = asyncio.create_task(_beat_for_ever(stuck))
+        beats = asyncio.create_task(stuck.beat_for_ever())
         await stuck.start()
         await a.deliver(1.0)
         assert await w.global_of(1) == [1.0]
         beats.cancel()
-
-
-async def _beat_for_ever(one: object) -> None:
-    while True:
-        await one.beat(wait_ms=50, seen_state=1, seen_round=0, seen_expected=True)
 
 
 async def test_14_a_pickle_is_never_loaded(tmp_path: Path) -> None:
@@ -260,8 +247,6 @@ async def test_15_memory_does_not_grow_with_the_number_of_updates(tmp_path: Path
 async def test_16_a_round_does_not_wait_for_a_heartbeat_period(tmp_path: Path) -> None:
     """With a period of an hour, rounds still follow each other: calls are pushed, not polled."""
     rules = {"rounds": 5, "min_participants": 2, "heartbeat_time": 3600.0}
-    config = federation_config(tmp_path, rules, server=ServerConfig(port=0, state="state"))
-    async with serving(config) as server:
-        settings = Settings(address=server.address, run_id="test", policy=AGREES)
-        await asyncio.gather(*(take_part(PlusOne(), settings) for _ in range(2)))
-        assert server.coordinator.state.phase is Phase.FINISHED
+    async with running_federation(tmp_path, **rules) as w:
+        await asyncio.gather(*(w.take_part(PlusOne()) for _ in range(2)))
+        assert w.state.phase is Phase.FINISHED

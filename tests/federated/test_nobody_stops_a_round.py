@@ -20,11 +20,11 @@ from folkmoot.federated.coordinator.events import Reported, UpdateSpoiled
 from folkmoot.federated.coordinator.turns import Rate, Turns
 from folkmoot.federated.coordinator.updates import combine
 from folkmoot.federated.model_file.reader import ModelFile
-from folkmoot.observe.logs import read_log
 from support.federation import (
     code_of,
     federation_config,
     floats,
+    logged,
     refusal,
     running_federation,
     with_bucket,
@@ -64,8 +64,7 @@ async def test_an_update_that_spoils_the_model_is_taken_out_and_the_round_goes_o
                     await one.deliver({"weights": values}, round_, samples=10 if bad else 2)
             assert np.isfinite(await w.global_of(round_ + 1)).all()
         assert evil.participant_id in w.state.expelled
-        log = read_log(tmp_path / "state/events.jsonl", "coordinator")
-        spoiled = [record for _, record in log if isinstance(record, UpdateSpoiled)]
+        spoiled = logged(tmp_path / "state", UpdateSpoiled)
         assert {record.id for record in spoiled} == {evil.participant_id}
         assert "cannot hold" in spoiled[0].reason
 
@@ -153,7 +152,7 @@ async def test_who_only_beats_is_left_out_of_a_default_round(tmp_path: Path) -> 
     config = federation_config(tmp_path, rules, initial_weights="first")
     async with running_federation(tmp_path, config) as w:
         a, b, idle = await w.join("a", "b", "idle")
-        beats = asyncio.create_task(_beat_for_ever(idle))
+        beats = asyncio.create_task(idle.beat_for_ever())
         for round_ in range(4):
             for one in (a, b):
                 if one.participant_id in w.state.selected:
@@ -161,15 +160,6 @@ async def test_who_only_beats_is_left_out_of_a_default_round(tmp_path: Path) -> 
             await w.global_of(round_ + 1)
         code, reason = await refusal(_result(beats))
         assert (code, "not connected" in reason) == (Code.PERMISSION_DENIED, True)
-
-
-async def _beat_for_ever(one: Any) -> None:
-    while True:
-        try:
-            await one.beat(wait_ms=50, seen_state=1, seen_round=0, seen_expected=True)
-        except grpc.aio.AioRpcError as error:
-            if error.code() is not Code.RESOURCE_EXHAUSTED:  # it beats too often for anybody
-                raise
 
 
 async def test_two_heartbeats_that_wait_do_not_wake_each_other_for_ever(tmp_path: Path) -> None:
@@ -193,8 +183,7 @@ async def test_a_loss_that_is_not_a_number_is_reported(tmp_path: Path) -> None:
         (a,) = await w.join("a")
         await a.deliver(1.0, history='{"loss": [0.5, null]}')
         await w.global_of(1)
-        log = read_log(tmp_path / "state/events.jsonl", "coordinator")
-        (told,) = [record for _, record in log if isinstance(record, Reported)]
+        (told,) = logged(tmp_path / "state", Reported)
         assert told.history == {"loss": [0.5, None]}
 
 

@@ -10,36 +10,24 @@ import msgspec
 import numpy as np
 import pytest
 
-from folkmoot.federated import ClientTls, Participant, Settings, take_part
-from folkmoot.federated.coordinator.config import MetricsConfig, SecurityConfig
+from folkmoot.federated import ClientTls
+from folkmoot.federated.coordinator.config import MetricsConfig
 from folkmoot.federated.coordinator.events import AggregationFailed
 from folkmoot.host.journal import JournalError
 from support.certificates import LoopbackAuthority
 from support.federation import (
-    AGREES,
+    PlusOne,
     code_of,
     federation_config,
     running_federation,
+    tls_security,
 )
-
-
-class One(Participant):
-    def init_weights(self) -> np.ndarray:
-        return np.ones(3, np.float32)
-
-    def train_round(self, weights: np.ndarray, epochs: int, epoch_base: int) -> tuple:
-        return weights, 1, {}
 
 
 @pytest.mark.parametrize("mutual", [False, True])
 async def test_a_federation_over_tls(tmp_path: Path, mutual: bool) -> None:
     authority = LoopbackAuthority(tmp_path, "authority")
-    server = authority.sign("server")
-    security = SecurityConfig(
-        tls_certificate=str(server.cert),
-        tls_key=str(server.key),
-        tls_client_authority=str(authority.file) if mutual else "",
-    )
+    security = tls_security(authority, mutual=mutual)
     config = federation_config(tmp_path, {"rounds": 2}, security=security)
     async with running_federation(tmp_path, config) as w:
         tls = ClientTls(authority.file, *(authority.sign("client") if mutual else ()))
@@ -48,8 +36,7 @@ async def test_a_federation_over_tls(tmp_path: Path, mutual: bool) -> None:
         if mutual:
             nobody = w.participant("nobody", tls=ClientTls(authority.file))
             assert await code_of(nobody.rendezvous()) == grpc.StatusCode.UNAVAILABLE
-        settings = Settings(address=w.server.address, run_id="test", policy=AGREES, tls=tls)
-        await take_part(One(), settings)
+        await w.take_part(PlusOne(3), tls=tls)
         assert w.state.phase == "FINISHED"
 
 

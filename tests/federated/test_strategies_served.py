@@ -11,8 +11,7 @@ from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.participant import Participant
-from folkmoot.observe.logs import read_log
-from support.federation import AGREES
+from support.federation import AGREES, logged
 
 TOML = """
 run_id = "all"
@@ -46,11 +45,6 @@ async def federate(folder, aggregation, rounds=""):
         await asyncio.gather(*(take_part(Pulls(), settings) for _ in range(3)))
     with ModelFile(folder / "federation-state/bucket/4/global") as model:
         return {name: array.copy() for name, array in model.arrays().items()}
-
-
-def figures(folder):
-    log = read_log(folder / "federation-state/events.jsonl", "coordinator")
-    return [record.figures for _, record in log if isinstance(record, Aggregated)]
 
 
 @pytest.mark.parametrize(
@@ -88,6 +82,7 @@ async def test_buffered_rounds_finish_without_waiting_for_everybody(tmp_path):
 
 async def test_the_privacy_spent_is_in_the_event_log(tmp_path):
     await federate(tmp_path, 'strategy = "private"\nclip_norm = 1.0\nnoise_multiplier = 4.0')
-    spent = [made["epsilon"] for made in figures(tmp_path)]
+    made = logged(tmp_path / "federation-state", Aggregated)
+    spent = [one.figures["epsilon"] for one in made]
     assert spent[0] == 0, "the initial round has no data in it"
     assert 0 < spent[1] < spent[2] < spent[3]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from folkmoot.core.federation import messages as m
-from folkmoot.federated import Participant, Settings, take_part
-from support.federation import AGREES, federation_config, floats, running_federation
+from folkmoot.federated import Participant
+from support.federation import floats, running_federation
 
 
 class Light(Participant):
@@ -31,13 +31,9 @@ class Light(Participant):
 async def test_many_participants_finish_every_round(tmp_path: Path, many: int) -> None:
     # All of them are one process, in which everybody may be kept waiting for a while.
     calm = {"heartbeat_timeout": 200.0, "straggler_time": 0.0}
-    config = federation_config(tmp_path, {"rounds": 2, "min_participants": many, **calm})
-    async with running_federation(tmp_path, config) as w:
-        settings = Settings(
-            address=w.server.address, run_id="test", policy=AGREES, longest_pause=1.0
-        )
+    async with running_federation(tmp_path, rounds=2, min_participants=many, **calm) as w:
         people = [Light(i) for i in range(many)]
-        await asyncio.gather(*(take_part(p, settings) for p in people))
+        await asyncio.gather(*(w.take_part(p, longest_pause=1.0) for p in people))
         assert w.state.phase == "FINISHED"
         assert {p.rounds for p in people} == {1}
         assert not [e for e in w.coordinator.seen if isinstance(e, m.Left)]

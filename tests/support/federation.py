@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import msgspec
@@ -14,23 +14,34 @@ from folkmoot.core.federation import Rules, State
 from folkmoot.core.federation import messages as m
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.federated import wire
-from folkmoot.federated.coordinator.config import BESIDE_JOURNAL, Federation, ServerConfig, rooted
+from folkmoot.federated.coordinator.config import (
+    BESIDE_JOURNAL,
+    Federation,
+    SecurityConfig,
+    ServerConfig,
+    rooted,
+)
 from folkmoot.federated.coordinator.coordinator import Coordinator
 from folkmoot.federated.coordinator.server import serving
 from folkmoot.federated.model_file.layout import Array
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.names import CARRIED
 from folkmoot.federated.participant.bucket import ParticipantBucket
+from folkmoot.federated.participant.carried import CarriedWeights
 from folkmoot.federated.participant.connection import Connection
+from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.participant import Participant
 from folkmoot.federated.participant.policy import ALL, Policy
 from folkmoot.host.durable import Step
 from folkmoot.host.signing import Identity
+from folkmoot.observe.logs import read_log
+from support.certificates import LoopbackAuthority
 
 RUN = "test"
 SEED = "5eed" * 16
 #: Of a participant whose owner is the coordinator's too.
 AGREES = Policy(buckets=(ALL,))
+R = TypeVar("R")
 
 
 def federation_config(folder: Path, rules: dict[str, Any], **sections: Any) -> Federation:
@@ -107,6 +118,15 @@ class ManualParticipant(Connection):
         answer = await self.call("Heartbeat", request)
         return wire.STATE_NAME[answer.state], answer.round
 
+    async def beat_for_ever(self) -> None:
+        while True:
+            try:
+                await self.beat(wait_ms=50, seen_state=1, seen_round=0, seen_expected=True)
+            except grpc.aio.AioRpcError as error:
+                # It beats too often for anybody.
+                if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+                    raise
+
     async def start(self, round_: int = 0) -> Any:
         request = wire.StartTrainingRoundRequest(round=round_)
         return await self.call("StartTrainingRound", request)
@@ -155,6 +175,38 @@ class RunningFederation:
             assert (await participant.rendezvous()).reply == wire.ACCEPT
         return participants
 
+    async def introduced(
+        self, name: str, **limits: Any
+    ) -> tuple[ManualParticipant, CarriedWeights]:
+        """A participant, and its line to the coordinator that carries the weights."""
+        participant = self.participant(name)
+        participant.weights_port = (await participant.rendezvous()).weights_port
+        participant.longest_pause = 0.2
+        return participant, CarriedWeights(participant, **limits)
+
+    async def take_part(
+        self, one: Participant, connect: Callable[..., Connection] = Connection, **settings: Any
+    ) -> None:
+        """With the SDK, until the federation has finished."""
+        usual = {"run_id": RUN, "policy": AGREES, "longest_pause": 0.2}
+        await take_part(one, Settings(address=self.server.address, **usual | settings), connect)
+
+    def held_and_gone(self) -> tuple[asyncio.Event, asyncio.Event]:
+        """Set when a heartbeat is held, and when one is given up."""
+        held, gone = asyncio.Event(), asyncio.Event()
+        changed = self.coordinator.changed
+
+        async def watched(id: str, patience: float) -> bool:
+            held.set()
+            try:
+                return await changed(id, patience)
+            except asyncio.CancelledError:
+                gone.set()
+                raise
+
+        self.coordinator.changed = watched
+        return held, gone
+
     async def global_of(self, round_: int) -> Array:
         """The round's global model, when the coordinator has got there."""
         await self.coordinator.until(lambda s: s.round >= round_)
@@ -191,6 +243,22 @@ async def refusal(call: Coroutine[Any, Any, Any]) -> tuple[grpc.StatusCode, str]
 
 async def code_of(call: Coroutine[Any, Any, Any]) -> grpc.StatusCode:
     return (await refusal(call))[0]
+
+
+def logged(folder: Path, kind: type[R]) -> list[R]:
+    """What the coordinator whose state is in `folder` logged of this kind."""
+    records = (entry.record for entry in read_log(folder / "events.jsonl", "coordinator"))
+    return [record for record in records if isinstance(record, kind)]
+
+
+def tls_security(authority: LoopbackAuthority, *, mutual: bool = False) -> SecurityConfig:
+    """A coordinator with a certificate of this authority, which may want to see one as well."""
+    server = authority.sign("server")
+    return SecurityConfig(
+        tls_certificate=str(server.cert),
+        tls_key=str(server.key),
+        tls_client_authority=str(authority.file) if mutual else "",
+    )
 
 
 def floats(values: Any) -> Array:

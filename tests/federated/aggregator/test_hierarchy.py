@@ -1,9 +1,7 @@
 """Aggregators between participants and coordinator: the model is that of the flat federation."""
 
 import asyncio
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,10 +10,11 @@ from folkmoot.federated.aggregate.fedopt import FedAdagrad, FedAdam, FedAvgM, Fe
 from folkmoot.federated.aggregator.aggregate import aggregate
 from folkmoot.federated.compression.codec import Compression
 from folkmoot.federated.coordinator.config import SecurityConfig
+from folkmoot.federated.coordinator.events import EvaluationSummary
 from folkmoot.federated.coordinator.server import RunningServer, serving
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.secure.config import SecureConfig
-from support.federation import identity
+from support.federation import identity, logged
 from support.hierarchy import (
     RUN,
     Learner,
@@ -28,10 +27,6 @@ from support.hierarchy import (
     upper_config,
     watching,
 )
-
-
-def read_log(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def same(one: dict, other: dict) -> bool:
@@ -127,14 +122,9 @@ async def test_evaluations_are_passed_on_as_means(tmp_path: Path) -> None:
     assert state.best.round == alone.best.round
     assert state.best.loss == pytest.approx(alone.best.loss, rel=1e-14)
     summaries = [
-        [
-            e
-            for e in read_log(tmp_path / where / "state/events.jsonl")
-            if e["type"] == "EvaluationSummary"
-        ]
-        for where in ("tree", "flat")
+        logged(tmp_path / where / "state", EvaluationSummary) for where in ("tree", "flat")
     ]
-    assert [one["samples"] for one in summaries[0]] == [one["samples"] for one in summaries[1]]
-    assert [one["metrics"]["first"] for one in summaries[0]] == pytest.approx(
-        [one["metrics"]["first"] for one in summaries[1]]
+    assert [one.samples for one in summaries[0]] == [one.samples for one in summaries[1]]
+    assert [one.metrics["first"] for one in summaries[0]] == pytest.approx(
+        [one.metrics["first"] for one in summaries[1]]
     )

@@ -6,11 +6,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from folkmoot.federated import wire
-from folkmoot.federated.coordinator.config import SecurityConfig
 from folkmoot.federated.participant.connection import Connection
 from folkmoot.host.tls import ClientTls
 from support.certificates import LoopbackAuthority
-from support.federation import RUN, federation_config, identity, running_federation
+from support.federation import RUN, federation_config, identity, running_federation, tls_security
 
 ROUND_TRIP = 0.4
 
@@ -65,9 +64,8 @@ async def test_a_distant_coordinator_is_reached_with_one_connection(tmp_path: Pa
 
 async def test_taking_part_over_tls_and_a_long_line_takes_one_handshake(tmp_path: Path) -> None:
     authority = LoopbackAuthority(tmp_path, "authority")
-    server, line = authority.sign("server"), SlowLine()
-    security = SecurityConfig(tls_certificate=str(server.cert), tls_key=str(server.key))
-    config = federation_config(tmp_path, {"rounds": 1}, security=security)
+    line = SlowLine()
+    config = federation_config(tmp_path, {"rounds": 1}, security=tls_security(authority))
     async with (
         running_federation(tmp_path, config) as federation,
         line.listening(federation.server.port) as address,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from folkmoot.federated import Participant, Settings, take_part
+from folkmoot.federated import Participant
 from folkmoot.federated.frameworks import from_sklearn, from_torch, to_sklearn, to_torch
 from folkmoot.federated.model_file.reader import ModelFile
 from folkmoot.federated.participant.participant import (
@@ -17,7 +17,7 @@ from folkmoot.federated.participant.participant import (
     encode_figures,
     named,
 )
-from support.federation import AGREES, federation_config, running_federation, with_bucket
+from support.federation import federation_config, running_federation, with_bucket
 
 
 class Does(Participant):
@@ -30,12 +30,6 @@ class Does(Participant):
 
     def train_round(self, weights: Any, epochs: int, epoch_base: int) -> Any:
         return self._train(weights)
-
-
-def settings(w: Any, **more: Any) -> Settings:
-    return Settings(
-        address=w.server.address, run_id="test", policy=AGREES, longest_pause=0.2, **more
-    )
 
 
 async def test_named_arrays_keep_their_names_shapes_and_dtypes(tmp_path: Path) -> None:
@@ -54,7 +48,7 @@ async def test_named_arrays_keep_their_names_shapes_and_dtypes(tmp_path: Path) -
         return {k: v + 1 for k, v in weights.items()}, 1, {}
 
     async with running_federation(tmp_path) as w:
-        await take_part(Does(train, start), settings(w))
+        await w.take_part(Does(train, start))
         with ModelFile(w.coordinator.store.global_path(2)) as model:
             for name, array in model.arrays().items():
                 np.testing.assert_array_equal(array, start[name] + 1)
@@ -66,7 +60,7 @@ async def test_a_participants_own_error_is_its_own(tmp_path: Path) -> None:
 
     async with running_federation(tmp_path) as w:
         with pytest.raises(ZeroDivisionError, match="in the owner's code"):
-            await take_part(Does(train), settings(w))
+            await w.take_part(Does(train))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +90,7 @@ async def test_a_bad_update_is_told_and_the_participant_tries_again(tmp_path: Pa
     tries = iter([np.nan, 1.0])
     async with running_federation(tmp_path) as w:
         train = lambda weights: (weights + np.float32(next(tries)), 1, {})  # noqa: E731
-        await take_part(Does(train), settings(w))
+        await w.take_part(Does(train))
         assert list(await w.global_of(2)) == [1.0, 1.0]
 
 
@@ -104,13 +98,13 @@ async def test_an_expelled_participant_stops_and_says_why(tmp_path: Path) -> Non
     async with running_federation(tmp_path, max_strikes=1) as w:
         bad = Does(lambda weights: (weights * np.float32(np.nan), 1, {}))
         with pytest.raises(Exception, match="too many bad updates"):
-            await take_part(bad, settings(w))
+            await w.take_part(bad)
 
 
 async def test_late_participants_wait_for_room_and_leave_when_all_is_done(tmp_path: Path) -> None:
     async with running_federation(tmp_path, rounds=3) as w:
         train = lambda weights: (weights, 1, {})  # noqa: E731
-        await asyncio.gather(*(take_part(Does(train), settings(w)) for _ in range(4)))
+        await asyncio.gather(*(w.take_part(Does(train)) for _ in range(4)))
         assert w.state.phase == "FINISHED"
 
 
@@ -120,7 +114,7 @@ async def test_weights_given_at_the_start_make_an_initial_round_needless(tmp_pat
     save_file({"weights": np.array([5.0, 6.0])}, tmp_path / "given.safetensors")
     config = federation_config(tmp_path, {"rounds": 1}, initial_weights="given.safetensors")
     async with running_federation(tmp_path, config) as w:
-        await take_part(Does(lambda weights: (weights * 2, 1, {})), settings(w))
+        await w.take_part(Does(lambda weights: (weights * 2, 1, {})))
         assert list(await w.global_of(1)) == [10.0, 12.0]
 
 
@@ -132,7 +126,7 @@ async def test_asynchronous_rounds_use_updates_as_they_come(tmp_path: Path) -> N
     config = with_bucket(config, keep_rounds=5)
     async with running_federation(tmp_path, config) as w:
         train = lambda weights: (weights + np.float32(1), 1, {})  # noqa: E731
-        await asyncio.gather(*(take_part(Does(train), settings(w)) for _ in range(4)))
+        await asyncio.gather(*(w.take_part(Does(train)) for _ in range(4)))
         assert w.state.round == 6
 
 

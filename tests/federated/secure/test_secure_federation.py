@@ -21,8 +21,7 @@ from folkmoot.federated.participant.participant import Participant
 from folkmoot.federated.secure.config import SecureConfig
 from folkmoot.federated.secure.messages import Shares, decode, encode
 from folkmoot.host.signing import Identity
-from folkmoot.observe.logs import read_log
-from support.federation import AGREES, Watched
+from support.federation import AGREES, Watched, logged
 from support.models import save_model
 
 SIZE = 1000
@@ -115,15 +114,10 @@ def final(folder):
         return model.arrays()["w"].copy()
 
 
-def events(folder, kind):
-    told = [entry.record for entry in read_log(folder / "state/events.jsonl", "coordinator")]
-    return [record for record in told if isinstance(record, kind)]
-
-
 def expected(folder, participants):
     """The model that the plain formula gives for whoever was counted in each round."""
     by_id = {Identity.load(folder / f"identity-{p.number}").public.hex(): p for p in participants}
-    counted = {event.round: event.keys for event in events(folder, Aggregate)}
+    counted = {event.round: event.keys for event in logged(folder / "state", Aggregate)}
     model = np.zeros(SIZE)
     for round_ in sorted(counted):
         here = [by_id[key.split("/")[1]] for key in counted[round_]]
@@ -144,7 +138,7 @@ async def test_masked_rounds_end_with_the_model_of_plain_ones(tmp_path, aggregat
     ]
     # FedAdam divides by a small number, which magnifies the quantisation.
     assert np.abs(results[0] - results[1]).max() < 2e-5
-    unmasked = events(tmp_path / "True", Unmasked)
+    unmasked = logged(tmp_path / "True" / "state", Unmasked)
     assert [(event.delivered, event.dropped) for event in unmasked] == [(4, 0), (4, 0)]
 
 
@@ -177,7 +171,7 @@ async def test_a_member_that_vanishes_after_dealing_does_not_hold_up_the_sum(
     given = config(tmp_path, min_participants=3, spares=1, quorum=0.75)
     model = await federate(tmp_path, given, people, {2: connect})
     assert np.abs(model - expected(tmp_path, people)).max() < 1e-6
-    last = events(tmp_path, Unmasked)[-1]
+    last = logged(tmp_path / "state", Unmasked)[-1]
     assert (last.delivered, last.dropped) == counts
 
 
@@ -187,7 +181,7 @@ async def test_below_the_threshold_the_rest_begin_again_and_train_no_second_time
     dead = gone_at("EndTrainingRound")
     model = await federate(tmp_path, given, people, {2: dead, 3: dead})
     assert np.abs(model - expected(tmp_path, people)).max() < 1e-6
-    assert len(events(tmp_path, AttemptFailed)) >= 1
+    assert len(logged(tmp_path / "state", AttemptFailed)) >= 1
     assert all(len(p.trained) == len(set(p.trained)) for p in people)
 
 
@@ -206,8 +200,8 @@ async def test_a_dealer_of_garbage_is_left_out_and_stops_nobody(tmp_path):
     given = config(tmp_path, min_participants=3, spares=1, quorum=0.75)
     model = await federate(tmp_path, given, people, {2: DealsGarbage})
     assert np.abs(model - expected(tmp_path, people)).max() < 1e-6
-    assert events(tmp_path, Unmasked)[-1].delivered == 3
-    assert "dealt by" in events(tmp_path, AttemptFailed)[-1].reason
+    assert logged(tmp_path / "state", Unmasked)[-1].delivered == 3
+    assert "dealt by" in logged(tmp_path / "state", AttemptFailed)[-1].reason
 
 
 async def test_a_coordinator_that_restarts_in_a_masked_round_ends_with_the_same_bits(
@@ -257,7 +251,7 @@ async def test_a_crash_after_the_reveal_asks_nobody_to_reveal_again(tmp_path, mo
     async with serving(given) as server:
         await server.finished()
     assert np.array_equal(final(folder), whole)
-    assert len(events(folder, Unmasked)) == 2
+    assert len(logged(folder / "state", Unmasked)) == 2
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,11 +16,19 @@ from folkmoot.federated.participant import carried as participant_side
 from folkmoot.federated.participant.carried import CarriedWeights
 from folkmoot.federated.transfer.listener import Asked
 from folkmoot.federated.transfer.transfers import SendingAhead
-from support.federation import ManualParticipant, RunningFederation, carried, running_federation
+from support.federation import RunningFederation, carried, running_federation
 
 PATIENCE = 60.0
 SIZE = 300_000
-Waiting = tuple[CarriedWeights, asyncio.Task[Any]]
+
+
+class Waiting(NamedTuple):
+    """`call` is held open on `line`; what `other` delivers ends it."""
+
+    w: RunningFederation
+    line: CarriedWeights
+    call: asyncio.Task[Any]
+    other: CarriedWeights
 
 
 def weights(value: float) -> dict[str, np.ndarray]:
@@ -28,12 +37,6 @@ def weights(value: float) -> dict[str, np.ndarray]:
 
 async def until(event: threading.Event) -> None:
     assert await asyncio.to_thread(event.wait, PATIENCE)
-
-
-async def joined(w: RunningFederation, name: str, **limits: Any) -> CarriedWeights:
-    one: ManualParticipant = w.participant(name)
-    one.weights_port = (await one.rendezvous()).weights_port
-    return CarriedWeights(one, **limits)
 
 
 async def deliver(line: CarriedWeights, value: float, round_: int = 1) -> None:
@@ -52,23 +55,23 @@ def waiting_in_1() -> Any:
     )
 
 
-async def one_waits_for_the_other(w: RunningFederation) -> tuple[Waiting, CarriedWeights]:
+@asynccontextmanager
+async def one_waits_for_the_other(
+    folder: Path, rounds: int = 3, show_next: Callable[..., None] | None = None
+) -> AsyncIterator[Waiting]:
     """Round 1 lacks the update of one, and the other one's call is held open."""
-    line, other = await joined(w, "a"), await joined(w, "b")
-    for each in (line, other):
-        await deliver(each, 0.0, 0)
-    await w.coordinator.until(lambda state: state.round == 1)
-    held, changed = asyncio.Event(), w.coordinator.changed
-
-    async def watched(id: str, patience: float) -> bool:
-        held.set()
-        return await changed(id, patience)
-
-    w.coordinator.changed = watched
-    await deliver(line, 1.0)
-    call = asyncio.create_task(asyncio.to_thread(line.call, waiting_in_1(), PATIENCE))
-    await asyncio.wait_for(held.wait(), PATIENCE)
-    return (line, call), other
+    config = carried(folder, rounds=rounds, min_participants=2)
+    async with running_federation(folder, config) as w:
+        w.coordinator.show_next = show_next or w.coordinator.show_next
+        (_, line), (_, other) = await w.introduced("a"), await w.introduced("b")
+        for each in (line, other):
+            await deliver(each, 0.0, 0)
+        await w.coordinator.until(lambda state: state.round == 1)
+        held, _ = w.held_and_gone()
+        await deliver(line, 1.0)
+        call = asyncio.create_task(asyncio.to_thread(line.call, waiting_in_1(), PATIENCE))
+        await asyncio.wait_for(held.wait(), PATIENCE)
+        yield Waiting(w, line, call, other)
 
 
 class LateCommit(NamedTuple):
@@ -120,9 +123,7 @@ def show_instead(w: RunningFederation, shown: Callable[[HashingWriter], SendingA
 async def test_the_next_model_comes_while_the_disk_gets_it(
     tmp_path: Path, late_commit: LateCommit
 ) -> None:
-    config = carried(tmp_path, rounds=3, min_participants=2)
-    async with running_federation(tmp_path, config) as w:
-        (line, call), other = await one_waits_for_the_other(w)
+    async with one_waits_for_the_other(tmp_path) as (w, line, call, other):
         await deliver(other, 3.0)
         await until(late_commit.came)
         assert w.state.round == 1, "nobody was called to it yet"
@@ -137,9 +138,7 @@ async def test_a_model_that_is_not_the_next_one_is_dropped(tmp_path: Path) -> No
         (tmp_path / "another").write_bytes(b"not this one")
         return SendingAhead((tmp_path / "another").open("rb", buffering=0), "ab" * 32)
 
-    config = carried(tmp_path, rounds=3, min_participants=2)
-    async with running_federation(tmp_path, config) as w:
-        (line, call), other = await one_waits_for_the_other(w)
+    async with one_waits_for_the_other(tmp_path) as (w, line, call, other):
         show_instead(w, another)
         await deliver(other, 3.0)
         w.server.service._grant_fetch = None  # the right one came with the call
@@ -154,29 +153,26 @@ async def test_bytes_of_another_digest_than_was_said_are_asked_for_again(tmp_pat
         (tmp_path / "damaged").write_bytes(body)
         return SendingAhead((tmp_path / "damaged").open("rb", buffering=0), model.digest().hex())
 
-    config = carried(tmp_path, rounds=3, min_participants=2)
-    async with running_federation(tmp_path, config) as w:
-        (line, call), other = await one_waits_for_the_other(w)
+    async with one_waits_for_the_other(tmp_path) as (w, line, call, other):
         show_instead(w, damaged)
         await deliver(other, 3.0)
         assert await model_of_2(line, call) == {2.0}
 
 
 async def test_a_model_ahead_that_is_larger_than_agreed_is_not_read(tmp_path: Path) -> None:
-    config = carried(tmp_path, rounds=3, min_participants=2)
-    async with running_federation(tmp_path, config) as w:
-        (line, call), other = await one_waits_for_the_other(w)
+    async with one_waits_for_the_other(tmp_path) as (_, line, call, other):
         line._max_object = 50
         await deliver(other, 3.0)
         assert await asyncio.wait_for(call, PATIENCE) is None, "it is said over gRPC"
 
 
 async def test_nobody_is_shown_a_model_that_nobody_is_called_to(tmp_path: Path) -> None:
-    config = carried(tmp_path, rounds=2, min_participants=2)
-    async with running_federation(tmp_path, config) as w:
-        shown: list[tuple[str, ...]] = []
-        w.coordinator.show_next = lambda round_, ids, model: shown.append(ids)
-        (_, call), other = await one_waits_for_the_other(w)
+    shown: list[tuple[str, ...]] = []
+
+    def noted(round_: int, ids: tuple[str, ...], model: HashingWriter) -> None:
+        shown.append(ids)
+
+    async with one_waits_for_the_other(tmp_path, 2, noted) as (_, _, call, other):
         await deliver(other, 3.0)
         answer = await asyncio.wait_for(call, PATIENCE)
         assert wire.STATE_NAME[answer.state] == "FINISHED"
@@ -203,9 +199,7 @@ async def test_what_nobody_waits_for_is_closed(tmp_path: Path) -> None:
 async def test_who_calls_while_the_disk_gets_the_model_is_sent_it_too(
     tmp_path: Path, late_commit: LateCommit
 ) -> None:
-    config = carried(tmp_path, rounds=3, min_participants=2)
-    async with running_federation(tmp_path, config) as w:
-        (line, call), other = await one_waits_for_the_other(w)
+    async with one_waits_for_the_other(tmp_path) as (w, line, call, other):
         await deliver(other, 3.0)
         await until(late_commit.came)
         late_commit.came.clear()

@@ -10,7 +10,6 @@ import pytest
 
 from folkmoot.federated import wire
 from folkmoot.federated.participant.bucket import WeightsUnavailable
-from folkmoot.federated.participant.carried import CarriedWeights
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.policy import NotAgreed
 from folkmoot.federated.transfer import frames
@@ -34,9 +33,7 @@ def beat(**seen: Any) -> Any:
 
 async def in_round_1(w: RunningFederation, **limits: Any) -> tuple[ManualParticipant, Any]:
     """A participant whose first weights are round 1's model: four ones."""
-    a = w.participant("a")
-    a.weights_port = (await a.rendezvous()).weights_port
-    weights = CarriedWeights(a, **limits)
+    a, weights = await w.introduced("a", **limits)
     ones = {"weights": np.ones(4, np.float32)}
     await a.end(await asyncio.to_thread(weights.write_update, 0, "", ones))
     await w.coordinator.until(lambda state: state.round == 1)
@@ -70,27 +67,10 @@ async def test_rounds_need_no_request_but_calls_and_updates(tmp_path: Path) -> N
         assert next(iter(await w.global_of(6))) == 5.0
 
 
-def held_and_gone(w: RunningFederation) -> tuple[asyncio.Event, asyncio.Event]:
-    """Set when a heartbeat is held, and when one is given up."""
-    held, gone = asyncio.Event(), asyncio.Event()
-    changed = w.coordinator.changed
-
-    async def watched(id: str, patience: float) -> bool:
-        held.set()
-        try:
-            return await changed(id, patience)
-        except asyncio.CancelledError:
-            gone.set()
-            raise
-
-    w.coordinator.changed = watched
-    return held, gone
-
-
 async def test_who_hangs_up_while_its_call_is_held_is_not_heard_any_more(tmp_path: Path) -> None:
     async with running_federation(tmp_path, carried(tmp_path, min_participants=2)) as w:
         (a,) = await w.join("a")
-        held, gone = held_and_gone(w)
+        held, gone = w.held_and_gone()
         call = a.signed("Heartbeat", beat(wait_ms=600_000))
         line = socket.create_connection(("127.0.0.1", w.server.service.weights_port))
         line.sendall(frames.encode_frame(wire.TransferRequest(call=call)))
@@ -102,7 +82,7 @@ async def test_who_hangs_up_while_its_call_is_held_is_not_heard_any_more(tmp_pat
 async def test_a_held_call_gives_way_to_weights(tmp_path: Path) -> None:
     async with running_federation(tmp_path, carried(tmp_path, rounds=3)) as w:
         a, weights = await in_round_1(w)
-        held, _ = held_and_gone(w)
+        held, _ = w.held_and_gone()
         seen = beat(wait_ms=600_000, seen_state=1, seen_round=1, seen_expected=True)
         call = asyncio.create_task(asyncio.to_thread(weights.call, seen, PATIENCE))
         await asyncio.wait_for(held.wait(), PATIENCE)
@@ -140,8 +120,7 @@ async def test_a_model_that_is_not_the_one_announced_is_not_used(tmp_path: Path)
 async def test_an_update_that_is_refused_in_the_midst_of_it_is_known_to_be(tmp_path: Path) -> None:
     """It is on its way before anybody said that it may come."""
     async with running_federation(tmp_path, carried(tmp_path, min_participants=2)) as w:
-        a = w.participant("a")
-        a.weights_port, a.longest_pause = (await a.rendezvous()).weights_port, 0.2
+        _, weights = await w.introduced("a")
         large = {"w": np.zeros(8_000_000, np.float32)}
         with pytest.raises(wire.RequestRefused, match="FAILED_PRECONDITION"):
-            await asyncio.to_thread(CarriedWeights(a).write_update, 0, "", large)
+            await asyncio.to_thread(weights.write_update, 0, "", large)

@@ -15,14 +15,12 @@ from blake3 import blake3
 
 from folkmoot.core.federation import messages as m
 from folkmoot.federated import wire
-from folkmoot.federated.coordinator.config import SecurityConfig
 from folkmoot.federated.model_file.reader import digest_of
 from folkmoot.federated.names import CARRIED
 from folkmoot.federated.participant.bucket import WeightsUnavailable
-from folkmoot.federated.participant.carried import CarriedWeights, _Storing
-from folkmoot.federated.participant.loop import Settings, take_part
+from folkmoot.federated.participant.carried import _Storing
 from folkmoot.federated.participant.participant import Participant
-from folkmoot.federated.participant.policy import ALL, NotAgreed, Policy
+from folkmoot.federated.participant.policy import NotAgreed
 from folkmoot.federated.signing import sign_request
 from folkmoot.federated.transfer import frames
 from folkmoot.federated.wire import RequestRefused
@@ -31,11 +29,11 @@ from folkmoot.host.tls import ClientTls
 from support.certificates import LoopbackAuthority
 from support.federation import (
     RUN,
-    ManualParticipant,
     RunningFederation,
     carried,
     federation_config,
     running_federation,
+    tls_security,
     with_bucket,
 )
 
@@ -63,31 +61,19 @@ def key_file(folder: Path, number: int) -> Path:
 
 async def test_over_tls_the_model_has_the_bits_it_has_in_a_folder(tmp_path: Path) -> None:
     authority = LoopbackAuthority(tmp_path, "ca")
-    server, client = authority.sign("server"), authority.sign("client")
-    security = SecurityConfig(
-        tls_certificate=str(server.cert),
-        tls_key=str(server.key),
-        tls_client_authority=str(authority.file),
-    )
-    tls = ClientTls(authority.file, client.cert, client.key)
+    security = tls_security(authority, mutual=True)
+    tls = ClientTls(authority.file, *authority.sign("client"))
     models = []
     for url in (CARRIED, str(tmp_path / "shared")):
         folder = tmp_path / f"for-{len(models)}"
         rules = {"rounds": 3, "min_participants": 3}
         config = with_bucket(federation_config(folder, rules, security=security), url=url)
         async with running_federation(folder, config) as w:
-            settings = [
-                Settings(
-                    address=w.server.address,
-                    run_id=RUN,
-                    identity=str(key_file(folder, n)),
-                    tls=tls,
-                    policy=Policy(buckets=(ALL,)),
-                )
+            parts = [
+                w.take_part(Grows(n, 100_000), identity=str(key_file(folder, n)), tls=tls)
                 for n in range(3)
             ]
-            parts = [Grows(n, 100_000) for n in range(3)]
-            await asyncio.gather(*map(take_part, parts, settings))
+            await asyncio.gather(*parts)
             await w.server.finished()
             models.append(digest_of(w.coordinator.store.global_path(3)))
     assert models[0] == models[1]
@@ -97,12 +83,7 @@ async def test_who_shows_no_certificate_where_one_is_asked_for_gets_no_weights(
     tmp_path: Path,
 ) -> None:
     authority = LoopbackAuthority(tmp_path, "ca")
-    server = authority.sign("server")
-    security = SecurityConfig(
-        tls_certificate=str(server.cert),
-        tls_key=str(server.key),
-        tls_client_authority=str(authority.file),
-    )
+    security = tls_security(authority, mutual=True)
     config = with_bucket(federation_config(tmp_path, {}, security=security), url=CARRIED)
     async with running_federation(tmp_path, config) as w:
 
@@ -175,8 +156,7 @@ async def test_a_cut_line_is_taken_up_where_it_ended(tmp_path: Path) -> None:
     size = 4 * MANY
     async with running_federation(tmp_path, carried(tmp_path, rounds=3)) as w:
         with through(w, allowance=3 << 20) as proxy:
-            settings = Settings(address=w.server.address, run_id=RUN, longest_pause=0.2)
-            await take_part(Grows(1), settings)
+            await w.take_part(Grows(1))
             await w.server.finished()
             assert proxy.lines >= 10, "it was cut often"
             # Three updates go up and two models come down. What was in buffers when a line was cut
@@ -188,20 +168,12 @@ async def test_a_cut_line_is_taken_up_where_it_ended(tmp_path: Path) -> None:
     np.testing.assert_array_equal(got, (first + first) + first)
 
 
-async def introduced(w: RunningFederation, name: str) -> tuple[ManualParticipant, CarriedWeights]:
-    participant = w.participant(name)
-    answer = await participant.rendezvous()
-    participant.weights_port = answer.weights_port
-    participant.longest_pause = 0.2
-    return participant, CarriedWeights(participant)
-
-
 async def test_an_update_is_combined_as_it_was_judged_whatever_its_sender_sends_later(
     tmp_path: Path,
 ) -> None:
     async with running_federation(tmp_path, carried(tmp_path, rounds=1, min_participants=2)) as w:
-        a, weights = await introduced(w, "a")
-        b, others = await introduced(w, "b")
+        a, weights = await w.introduced("a")
+        b, others = await w.introduced("b")
         good = {"weights": np.ones(3, np.float32)}
         digest = await asyncio.to_thread(weights.write_update, 0, "", good)
         await a.end(digest)
@@ -214,7 +186,7 @@ async def test_an_update_is_combined_as_it_was_judged_whatever_its_sender_sends_
 
 async def test_an_update_that_was_announced_and_did_not_come_is_missing(tmp_path: Path) -> None:
     async with running_federation(tmp_path, carried(tmp_path, rounds=1)) as w:
-        a, weights = await introduced(w, "a")
+        a, weights = await w.introduced("a")
         digest = await asyncio.to_thread(weights.write_update, 0, "", {"w": np.zeros(3)})
         with pytest.raises(Exception, match="there is no object"):
             await a.end(bytes(32))
@@ -228,7 +200,7 @@ async def test_an_update_that_was_announced_and_did_not_come_is_missing(tmp_path
 
 async def test_who_is_not_called_to_a_round_neither_gets_nor_gives(tmp_path: Path) -> None:
     async with running_federation(tmp_path, carried(tmp_path, min_participants=2)) as w:
-        _, weights = await introduced(w, "a")
+        _, weights = await w.introduced("a")
         with pytest.raises(RequestRefused, match="FAILED_PRECONDITION"):
             await asyncio.to_thread(weights.read_global, 0, bytes(32))
         with pytest.raises(RequestRefused, match="FAILED_PRECONDITION"):
@@ -281,8 +253,7 @@ async def test_silent_lines_hold_nobody_up(tmp_path: Path) -> None:
         silent = [socket.create_connection(address) for _ in range(200)]
         for line in silent[::2]:
             line.sendall(b"\x10")
-        settings = Settings(address=w.server.address, run_id=RUN, longest_pause=0.2)
-        await asyncio.wait_for(take_part(Grows(1, 1000), settings), 120)
+        await asyncio.wait_for(w.take_part(Grows(1, 1000)), 120)
         await w.server.finished()
         for line in silent:
             line.close()
@@ -318,7 +289,7 @@ async def test_bodies_that_stop_half_way_hold_nobody_up(tmp_path: Path) -> None:
     """There are more of them than there could be threads."""
     many = 40
     async with running_federation(tmp_path, carried(tmp_path, min_participants=many + 1)) as w:
-        *slow, (_, weights) = [await introduced(w, f"p{n}") for n in range(many + 1)]
+        *slow, (_, weights) = [await w.introduced(f"p{n}") for n in range(many + 1)]
         stopped = []
         for one, _ in slow:
             store = wire.StoreRequest(round=0, size=100_000, token=secrets.token_bytes(16))
@@ -336,7 +307,7 @@ async def test_bodies_that_stop_half_way_hold_nobody_up(tmp_path: Path) -> None:
 
 async def test_an_update_is_given_and_told_of_on_one_line(tmp_path: Path) -> None:
     async with running_federation(tmp_path, carried(tmp_path, rounds=1)) as w:
-        a, weights = await introduced(w, "a")
+        a, weights = await w.introduced("a")
         arrays = {"weights": np.ones(3, np.float32)}
         end = wire.EndTrainingRoundRequest(round=0, number_samples=1)
         assert await asyncio.to_thread(weights.deliver, arrays, end)
@@ -346,7 +317,7 @@ async def test_an_update_is_given_and_told_of_on_one_line(tmp_path: Path) -> Non
 
 async def test_a_bad_update_is_refused_on_its_line(tmp_path: Path) -> None:
     async with running_federation(tmp_path, carried(tmp_path, rounds=1)) as w:
-        _, weights = await introduced(w, "a")
+        _, weights = await w.introduced("a")
         arrays = {"weights": np.full(3, np.nan, np.float32)}
         end = wire.EndTrainingRoundRequest(round=0, number_samples=1)
         with pytest.raises(RequestRefused, match="must be finite"):
@@ -356,7 +327,7 @@ async def test_a_bad_update_is_refused_on_its_line(tmp_path: Path) -> None:
 
 async def test_what_is_too_long_for_a_line_is_said_over_grpc(tmp_path: Path) -> None:
     async with running_federation(tmp_path, carried(tmp_path, rounds=1)) as w:
-        a, weights = await introduced(w, "a")
+        a, weights = await w.introduced("a")
         arrays = {"weights": np.ones(3, np.float32)}
         history = '{"loss": [' + ", ".join(["0.5"] * 5000) + "]}"
         end = wire.EndTrainingRoundRequest(round=0, number_samples=1, history=history)
@@ -367,7 +338,7 @@ async def test_what_is_too_long_for_a_line_is_said_over_grpc(tmp_path: Path) -> 
 
 async def test_an_end_that_another_key_answers_is_not_believed(tmp_path: Path) -> None:
     async with running_federation(tmp_path, carried(tmp_path, rounds=1)) as w:
-        _, weights = await introduced(w, "a")
+        _, weights = await w.introduced("a")
         w.coordinator.identity = Identity.random()
         end = wire.EndTrainingRoundRequest(round=0, number_samples=1)
         with pytest.raises(NotAgreed, match="shows the key"):
@@ -378,7 +349,7 @@ async def test_deliveries_of_a_moment_are_one_record(tmp_path: Path) -> None:
     async with running_federation(tmp_path, carried(tmp_path, rounds=1, min_participants=5)) as w:
         ends = []
         for name in "abcde":
-            a, _ = await introduced(w, name)
+            a, _ = await w.introduced(name)
             ends.append(m.Delivered(a.participant_id, 0, "00", 1))
         durable, steps = w.coordinator._durable, []
         durable._act = lambda step, act=durable._act: (steps.append(step), act(step))
