@@ -93,7 +93,7 @@ class EtcdStore:
         name, deadline = check_key(key), self._deadline()
         if len(expected) > LONG:
             return self._compare_set_long(name, expected, desired, deadline)
-        condition = ask.value_is(name, expected) if expected else ask.revision_is(name, 0)
+        condition = ask.value_is(name, expected)
         happened, now = self._write(name, [condition], [ask.put(name, desired)], deadline)
         return desired if happened else now[0]
 
@@ -104,9 +104,8 @@ class EtcdStore:
             return in_steps.compare_set_then_set(self, key, expected, desired, others, value)
         check_value(key, desired)
         name = check_key(key)
-        condition = ask.value_is(name, expected) if expected else ask.revision_is(name, 0)
         puts = [ask.put(name, desired), *(ask.put(check_key(other), value) for other in others)]
-        happened, now = self._write(name, [condition], puts, self._deadline())
+        happened, now = self._write(name, [ask.value_is(name, expected)], puts, self._deadline())
         if happened:
             return desired
         if now[0] == desired:
@@ -134,9 +133,7 @@ class EtcdStore:
         else:
             pieces = answer.responses[2].response_range
         notes = b"".join(bytes(kv.value) for kv in pieces.kvs)
-        if wakeup is None or found != desired or not wakeup.worth(notes):
-            return found, notes
-        return found, notes, in_steps.wait_for(self, wakeup)
+        return in_steps.appended(self, found, desired, notes, wakeup)
 
     def _compare_set_and(
         self, key: str, expected: bytes, desired: bytes, behind: list[Any]
@@ -148,7 +145,7 @@ class EtcdStore:
             found = self._compare_set_long(name, expected, desired, deadline)
             self._write(name, [], behind, deadline)
             return found, None
-        condition = ask.value_is(name, expected) if expected else ask.revision_is(name, 0)
+        condition = ask.value_is(name, expected)
         compared = ask.txn([condition], [ask.put(name, desired)], [ask.range_op(name)])
         first = MESSAGES["RequestOp"](request_txn=compared)
         note, answer = self._once(
@@ -166,11 +163,10 @@ class EtcdStore:
             return in_steps.move(self, key, expected, desired, before, after)
         check_value(key, desired)
         name = check_key(key)
-        condition = ask.value_is(name, expected) if expected else ask.revision_is(name, 0)
         changes = [ask.put(name, desired), ask.put(check_key(after), desired)]
         if before:
             changes.append(ask.put(check_key(before), expected))
-        return self._write(name, [condition], changes, self._deadline())[0]
+        return self._write(name, [ask.value_is(name, expected)], changes, self._deadline())[0]
 
     def add_and_create(
         self, key: str, near: int, made: Callable[[int], tuple[str, bytes]]

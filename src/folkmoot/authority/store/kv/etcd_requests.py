@@ -46,7 +46,10 @@ def list_range(name: bytes) -> tuple[bytes, bytes]:
     return name, name + b"\1"
 
 
-def value_is(name: bytes, value: bytes) -> Any:
+def value_is(name: bytes, value: bytes | None) -> Any:
+    """Of none, and of `b""`: there is no such key."""
+    if not value:
+        return revision_is(name, 0)
     return MESSAGES["Compare"](result="EQUAL", target="VALUE", key=name, value=value)
 
 
@@ -73,8 +76,7 @@ def add_any(name: bytes, own: bytes, steps: Sequence[Step], done: bytes) -> list
     """The one of the steps that begins at the value there, with the sum as its note."""
     otherwise = range_op(name)
     for value, after in reversed(steps):
-        here = revision_is(name, 0) if value is None else value_is(name, value)
-        puts = [put(name, after), put(own, done + after)]
+        here, puts = value_is(name, value), [put(name, after), put(own, done + after)]
         otherwise = MESSAGES["RequestOp"](request_txn=txn([here], puts, [otherwise]))
     return [otherwise]
 

@@ -30,7 +30,11 @@ def set_all(store: Store, keys: Sequence[str], value: bytes) -> None:
         store.set(key, value)
 
 
-def wait_for(store: Store, wakeup: Wakeup) -> bytes | None:
-    """What stands behind `Store.compare_set_and_append`."""
+def appended(
+    store: Store, found: bytes | None, desired: bytes, notes: bytes, wakeup: Wakeup | None
+) -> tuple[bytes | None, ...]:
+    """The end of `Store.compare_set_and_append`: wait if it is worth it."""
+    if wakeup is None or found != desired or not wakeup.worth(notes):
+        return found, notes
     value = store.wait(wakeup.key, wakeup.seconds, wakeup.then)
-    return b"" if value is not None and not wakeup.then else value
+    return found, notes, b"" if value is not None and not wakeup.then else value

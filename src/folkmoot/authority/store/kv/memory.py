@@ -83,10 +83,7 @@ class MemoryStore:
     ) -> tuple[bytes | None, ...]:
         found = self.compare_set(key, expected, desired)
         self.append(list_key, note)
-        notes = self.get(list_key) or b""
-        if wakeup is None or found != desired or not wakeup.worth(notes):
-            return found, notes
-        return found, notes, in_steps.wait_for(self, wakeup)
+        return in_steps.appended(self, found, desired, self.get(list_key) or b"", wakeup)
 
     def move(self, key: str, expected: bytes, desired: bytes, before: str, after: str) -> bool:
         return in_steps.move(self, key, expected, desired, before, after)

@@ -324,8 +324,7 @@ def _numbers(count: int, answer: wire.Connection) -> list[int]:
 
 
 def _values(count: int, answer: wire.Connection) -> list[bytes | None]:
-    values = (answer.take_value() for _ in range(count))
-    return [None if value == wire.NO_VALUE else value or None for value in values]
+    return [_value_or_none(answer) for _ in range(count)]
 
 
 def _await(seconds: float, answer: wire.Connection) -> bool:
