@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 import numpy as np
@@ -65,6 +65,12 @@ class ObjectInfo(msgspec.Struct, frozen=True):
     size: int
 
 
+class Hasher(Protocol):
+    def reset(self) -> object: ...
+
+    def update(self, data: memoryview, /) -> object: ...
+
+
 Listing = list[ObjectInfo]
 Ranges = list[memoryview]
 
@@ -84,10 +90,10 @@ class Bucket:
         self._large = True
 
     @retry_broken_off
-    def get(self, key: str, limit: int) -> memoryview:
-        """The whole object, if it has at most `limit` bytes."""
+    def get(self, key: str, limit: int, hasher: Hasher | None = None) -> memoryview:
+        """The whole object, if it has at most `limit` bytes; `hasher` has seen all of it then."""
         with translated(self.url, key):
-            whole = _Whole()
+            whole = _Whole(hasher)
             return whole.filled(self._read(key, limit, room=whole.room).pieces)
 
     def stream(self, key: str, limit: int, chunk: int = PART) -> Iterator[bytes]:
@@ -255,9 +261,15 @@ class Bucket:
 
 
 class _Whole:
-    """An object in memory, which it gets when its size is known."""
+    """An object in memory, which it gets when its size is known.
 
-    _body = memoryview(b"")
+    It is hashed piece by piece, while the processor's cache still has them.
+    """
+
+    def __init__(self, hasher: Hasher | None) -> None:
+        self._body, self._hasher = memoryview(b""), hasher
+        if hasher is not None:
+            hasher.reset()
 
     def room(self, size: int) -> memoryview:
         # Not a bytearray: numpy asks the system for large pages, which cost a third.
@@ -269,6 +281,8 @@ class _Whole:
         for piece in pieces:
             if piece.obj is not self._body.obj:  # else it is in its place
                 self._body[done : done + len(piece)] = piece
+            if self._hasher is not None:
+                self._hasher.update(piece)
             done += len(piece)
         return self._body.toreadonly()
 

@@ -67,8 +67,11 @@ class ParticipantBucket:
         key = checked_key(self.bucket.url, f"{round_}/global")
         if self.bucket.folder is not None:
             body, found = _mapped(self.bucket.folder / key, self.max_object)
-            return decoded(key, body, digest, known=bool(stamp) and found == stamp)
-        return decoded(key, self.bucket.get(key, self.max_object), digest)
+            known = bool(stamp) and found == stamp
+            return decoded(key, body, digest, digest if known else blake3(body).digest())
+        hasher = blake3()
+        body = self.bucket.get(key, self.max_object, hasher)
+        return decoded(key, body, digest, hasher.digest())
 
     @as_weights_unavailable()
     def write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
@@ -92,9 +95,9 @@ class ParticipantBucket:
         return digest
 
 
-def decoded(key: str, body: memoryview, digest: bytes, *, known: bool = False) -> Arrays:
-    """The model in a whole body, as read-only views of it; hashed unless it is known."""
-    if not known and blake3(body).digest() != digest:
+def decoded(key: str, body: memoryview, announced: bytes, found: bytes) -> Arrays:
+    """The model in a whole body, as read-only views of it, if its digest is the announced one."""
+    if found != announced:
         raise BadModel(f"{key} in the bucket is not the model that the coordinator announced")
     length = header_length(bytes(body[:8]), len(body))
     layout, offsets = decode_header(bytes(body[: 8 + length]), len(body))

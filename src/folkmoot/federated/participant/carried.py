@@ -147,7 +147,7 @@ class CarriedWeights:
         if fetching.hasher.digest() != digest:
             raise WeightsUnavailable(f"{round_}/global is not the model that was announced")
         try:
-            return decoded(f"{round_}/global", fetching.body, digest, known=True)
+            return decoded(f"{round_}/global", fetching.body, digest, digest)
         except BadModel as error:
             raise WeightsUnavailable(str(error)) from error
 

@@ -7,6 +7,8 @@ write its own update, and nothing else, for as long as the URLs are good.
 from collections.abc import Mapping
 from http.client import HTTPResponse
 
+from blake3 import blake3
+
 from folkmoot.exchange.bucket.connections import KeptConnections
 from folkmoot.federated.model_file.layout import Array, BadModel, layout_of
 from folkmoot.federated.participant.bucket import (
@@ -53,7 +55,7 @@ class PresignedBucket:
                 done += got
             if done < size:
                 raise BadModel(f"the global model ends after {done} of {size} bytes")
-            return decoded(f"{round_}/global", view.toreadonly(), digest)
+            return decoded(f"{round_}/global", view.toreadonly(), digest, blake3(view).digest())
 
     @as_weights_unavailable()
     def write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
