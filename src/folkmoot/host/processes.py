@@ -31,6 +31,29 @@ def how_it_ended(code: int) -> str:
     return f"ended with exit code {code}" if code >= 0 else f"was ended by {Signals(-code).name}"
 
 
+def start_apart(
+    command: Sequence[str],
+    output: Path,
+    env: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
+) -> "subprocess.Popen[bytes]":
+    """Start a process in a session of its own, which no Ctrl-C in our terminal reaches.
+
+    What it prints is added to the file `output`.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output.open("ab") as file:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            env=env,
+            start_new_session=True,
+            pass_fds=pass_fds,
+        )
+
+
 class Processes:
     """Starts processes and stops every one of them, however the block ends."""
 
@@ -63,20 +86,9 @@ class Processes:
     def start(self, name: str, command: Sequence[str], pass_fds: Sequence[int] = ()) -> None:
         """Start a process; a name whose process has ended may be used again."""
         assert name not in self._all or self._all[name].poll() is not None, f"{name} still runs"
-        home = self.folder / name
-        home.mkdir(parents=True, exist_ok=True)
         self._known.discard(name)
-        with (home / "output.txt").open("ab") as output:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=self._environment,
-                # Ctrl-C in the terminal is ours to hand on.
-                start_new_session=True,
-                pass_fds=pass_fds,
-            )
+        output = self.folder / name / "output.txt"
+        process = start_apart(command, output, self._environment, pass_fds)
         self._all[name] = process
         threading.Thread(target=self._await_end, args=(process,), daemon=True).start()
 

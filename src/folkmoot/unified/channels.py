@@ -14,8 +14,8 @@ import msgspec
 from folkmoot.core.job import ChannelSpec, JobSpec, Resource, RoleSpec, actor_id
 from folkmoot.unified.channel import Broker, ChannelRules, DataChannel
 from folkmoot.unified.channel.errors import ChannelError
-from folkmoot.unified.channel.spool import boot_id
 from folkmoot.unified.current import CurrentWorker
+from folkmoot.unified.job_addresses import boot_id
 
 CHANNELS = "channels"
 WHERE = "folkmoot.channels"  # the remote method

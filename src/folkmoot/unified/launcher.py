@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from folkmoot.core.user_error import UserError
 from folkmoot.host.clock import backoff
-from folkmoot.host.processes import how_it_ended
-from folkmoot.unified.master.home import Home, HomeError, JobOutcome
+from folkmoot.host.processes import how_it_ended, start_apart
+from folkmoot.unified.master.home import GIVE_UP, REPLACED, Home, HomeError, JobOutcome
 from folkmoot.unified.substrate.open import warm_up
 
 logger = logging.getLogger(__name__)
@@ -24,7 +24,6 @@ logger = logging.getLogger(__name__)
 LIVED = 60.0
 # Deaths of a master, one soon after the other, that are made good.
 MOST_DEATHS = 10
-GIVE_UP, REPLACED = 78, 76
 
 
 class MasterError(UserError):
@@ -83,16 +82,7 @@ class MasterLauncher:
         command = [sys.executable, "-m", "folkmoot.unified.master", str(self._home.folder)]
         command += self._options
         self._options = []  # for the first one
-        log = self._home.log(".master")
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
-            self._master = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+        self._master = start_apart(command, self._home.log(".master"))
         return self._master
 
     def _last_words(self, code: int) -> str:
@@ -115,16 +105,8 @@ def submit(home: Home) -> None:
     if home.outcome():
         raise HomeError(f"the job in {home.folder} is over: take another --folder to run it again")
     warm(home)
-    log = home.log(".launcher")
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as output:
-        subprocess.Popen(
-            [sys.executable, "-m", "folkmoot.unified.launcher", str(home.folder)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+    command = [sys.executable, "-m", "folkmoot.unified.launcher", str(home.folder)]
+    start_apart(command, home.log(".launcher"))
 
 
 def main() -> int:

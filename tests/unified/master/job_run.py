@@ -17,6 +17,7 @@ import msgspec
 from folkmoot.core.job import JobSpec, Resource, RoleSpec
 from folkmoot.core.job import messages as m
 from folkmoot.host.event_log import LogReader, records_in
+from folkmoot.host.processes import start_apart
 from folkmoot.unified.master import events
 from folkmoot.unified.master.__main__ import substrate_of
 from folkmoot.unified.master.home import Home, JobOutcome, JobSettings
@@ -76,9 +77,8 @@ class JobRun(JobWatch):
     # Masters.
 
     def start(self, *options: str) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-m", "folkmoot.unified.master", *options, self.home.folder]
-        with self._log.open("ab") as log:
-            master = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        command = [sys.executable, "-m", "folkmoot.unified.master", *options]
+        master = start_apart([*command, str(self.home.folder)], self._log)
         self.masters.append(master)
         return master
 

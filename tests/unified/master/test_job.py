@@ -11,8 +11,7 @@ from folkmoot.core.job import messages as m
 from folkmoot.core.job.config import FailureDomain
 from folkmoot.unified.jobs import run_job
 from folkmoot.unified.master import events
-from folkmoot.unified.master.__main__ import REPLACED
-from folkmoot.unified.master.home import Home
+from folkmoot.unified.master.home import REPLACED, Home
 from unified.master.job_run import ROLES, job_run, role
 
 

@@ -11,8 +11,7 @@ from folkmoot.core.job import JobSpec
 from folkmoot.core.job.messages import Place
 from folkmoot.host.journal import Journal
 from folkmoot.unified.master import events
-from folkmoot.unified.master.__main__ import GIVE_UP
-from folkmoot.unified.master.home import Home, JobSettings
+from folkmoot.unified.master.home import GIVE_UP, Home, JobSettings
 from folkmoot.unified.master.prime_master import PrimeMaster
 from folkmoot.unified.substrate import Found, Launch, Name, Tell
 from unified.master.job_run import JobRun, job_run, role

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from folkmoot.host.files import lock_file, write_all
 from folkmoot.unified.channel.errors import SpoolError
+from folkmoot.unified.job_addresses import boot_id
 
 Buffer = bytes | bytearray | memoryview
 MAGIC = b"FOLKMOOT CHANNEL 1\n"
@@ -153,11 +154,3 @@ def _hold(folder: Path) -> int:
     if lock is None:
         raise SpoolError(f"{folder} is held by another process: stop it first")
     return lock
-
-
-def boot_id() -> str:
-    """Names the machine, and its start."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return "-" * 36  # not Linux: a restart is not noticed

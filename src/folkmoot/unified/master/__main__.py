@@ -14,14 +14,11 @@ from pathlib import Path
 
 from folkmoot.core.job.messages import StopAsked
 from folkmoot.host.journal import Fenced, JournalError
-from folkmoot.unified.master.home import Home, HomeError
+from folkmoot.unified.master.home import GIVE_UP, REPLACED, Home, HomeError
 from folkmoot.unified.master.prime_master import PrimeMaster
 from folkmoot.unified.master.standby import wait_for_turn
 from folkmoot.unified.substrate import Substrate, SubstrateError, Superseded
 from folkmoot.unified.substrate.open import open_substrate
-
-# Of sysexits.h: EX_CONFIG and EX_PROTOCOL.
-GIVE_UP, REPLACED = 78, 76
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

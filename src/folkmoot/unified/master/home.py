@@ -23,8 +23,11 @@ from folkmoot.core.job import JobSpec
 from folkmoot.core.unreadable import UNREADABLE
 from folkmoot.core.user_error import UserError
 from folkmoot.host.files import StagedFile, write_atomically
+from folkmoot.unified.job_addresses import boot_id
 
 SECRET_BYTES = 32
+#: What a master that cannot go on ends with: EX_CONFIG and EX_PROTOCOL of sysexits.h.
+GIVE_UP, REPLACED = 78, 76
 T = TypeVar("T", bound=msgspec.Struct)
 
 
@@ -82,13 +85,13 @@ class Home:
         link.unlink(missing_ok=True)
         link.symlink_to(f"master.{epoch}.sock")
         link.replace(self.run / "master.sock")
-        (self.run / "master.machine").write_text(_machine())
+        (self.run / "master.machine").write_text(boot_id())
 
     @property
     def master_is_here(self) -> bool:
         """Whether its master runs, or ran, on this machine: a socket leads to no other."""
         try:
-            return (self.run / "master.machine").read_text() == _machine()
+            return (self.run / "master.machine").read_text() == boot_id()
         except FileNotFoundError:
             return True
 
@@ -160,7 +163,3 @@ class Home:
             raise HomeError(f"there is no job in {self.folder}: {name} is missing") from None
         except UNREADABLE as error:
             raise HomeError(f"{path} cannot be read ({error}): restore it from a copy") from None
-
-
-def _machine() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -153,13 +153,13 @@ class PrimeMaster:
 
     async def _take_over(self, found: Found) -> None:
         """Tell the machine who lives before anything else, so that nothing changes meanwhile."""
-        living = tuple(m.Living(c.actor, c.incarnation) for c in found.living)
-        told = tuple(str(Name(c.actor, c.incarnation)) for c in found.living)
+        living = tuple(m.Living(*created.name) for created in found.living)
+        told = tuple(str(created.name) for created in found.living)
         resumed = self._durable.resumed
         self._log.write(events.MasterBegan(self.epoch, os.getpid(), resumed, told))
         self._write_ends(found)
         for created in found.living:  # to be heard from, from now on
-            self._contacts[Name(created.actor, created.incarnation)].heard = time.monotonic()
+            self._contacts[created.name].heard = time.monotonic()
         if resumed:
             await self._submit(m.MasterRestarted(living, self._durable.now()))
         self._looked.set()
@@ -169,8 +169,8 @@ class PrimeMaster:
     def _write_ends(self, found: Found) -> None:
         """Ends that no master saw: the machine learns that they are gone, the log learns how."""
         for ended in found.ended:
-            if self.state.process(ended.actor, ended.incarnation):
-                self._log.write(events.ActorEnded(ended.actor, ended.incarnation, ended.how))
+            if self.state.process(*ended.name):
+                self._log.write(events.ActorEnded(*ended.name, ended.how))
 
     async def _until_finished(self, *tasks: "asyncio.Task[Any]") -> m.Finish:
         assert self._finished
@@ -276,10 +276,10 @@ class PrimeMaster:
         match event:
             case Created(actor, incarnation, node, pid):
                 self._log.write(events.ActorCreated(actor, incarnation, node, pid))
-            case Ended(actor, incarnation, how):
-                self._contacts.forget(Name(actor, incarnation))
-                self._log.write(events.ActorEnded(actor, incarnation, how))
-                self._take(m.Died(actor, incarnation, how, self._durable.now()))
+            case Ended(how=how):
+                self._contacts.forget(event.name)
+                self._log.write(events.ActorEnded(*event.name, how))
+                self._take(m.Died(*event.name, how, self._durable.now()))
             case NodeLost(node):
                 self._log.write(events.NodeLost(node))
                 self._take(m.NodeGone(node, self._durable.now()))

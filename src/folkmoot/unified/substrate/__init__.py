@@ -39,11 +39,20 @@ class Name(NamedTuple):
         return f"{self.actor}.{self.incarnation}"
 
 
-class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """How an actor is made: `main` (`module:function`) is called with `argument`."""
+class OfActor(msgspec.Struct, frozen=True):
+    """Anything that is about one life of an actor."""
 
     actor: str
     incarnation: int
+
+    @property
+    def name(self) -> Name:
+        return Name(self.actor, self.incarnation)
+
+
+class Launch(OfActor, frozen=True, kw_only=True):
+    """How an actor is made: `main` (`module:function`) is called with `argument`."""
+
     main: str
     argument: bytes = b""
     env: dict[str, str] = {}
@@ -54,23 +63,15 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     # What it uses of that place, by name.
     needs: dict[str, float] = {}
 
-    @property
-    def name(self) -> Name:
-        return Name(self.actor, self.incarnation)
 
-
-class Created(msgspec.Struct, frozen=True, tag=True):
-    actor: str
-    incarnation: int
+class Created(OfActor, frozen=True, tag=True):
     node: str
     pid: int
 
 
-class Ended(msgspec.Struct, frozen=True, tag=True):
+class Ended(OfActor, frozen=True, tag=True):
     """`how` is a clause: "was ended by SIGKILL"."""
 
-    actor: str
-    incarnation: int
     how: str
     clean: bool = False  # its `main` returned
 

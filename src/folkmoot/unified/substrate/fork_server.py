@@ -128,8 +128,8 @@ class ForkServer:
                 self._send(stream, TurnedAway(self._epoch))
             case Fork(launch):
                 self._fork(launch)
-            case Kill(actor, incarnation):
-                self._kill(Name(actor, incarnation))
+            case Kill():
+                self._kill(order.name)
             case EndAll():
                 self._end_all()
 
@@ -179,7 +179,7 @@ class ForkServer:
         os.write(told, b"!")
         os.close(told)
         self._living[launch.name] = pid
-        self._tell(Created(launch.actor, launch.incarnation, NODE, pid))
+        self._tell(Created(*launch.name, NODE, pid))
 
     def _become(self, launch: Launch, go: int) -> None:
         """In the child: run the actor, and never return."""

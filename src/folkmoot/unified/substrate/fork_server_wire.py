@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from folkmoot.unified.substrate import Created, Ended, Launch
+from folkmoot.unified.substrate import Created, Ended, Launch, OfActor
 
 LENGTH = struct.Struct("<I")
 MAX_MESSAGE = 64 * 1024 * 1024
@@ -25,9 +25,8 @@ class Fork(msgspec.Struct, frozen=True, tag=True):
     launch: Launch
 
 
-class Kill(msgspec.Struct, frozen=True, tag=True):
-    actor: str
-    incarnation: int
+class Kill(OfActor, frozen=True, tag=True):
+    pass
 
 
 class EndAll(msgspec.Struct, frozen=True, tag=True):

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from folkmoot.core.job.messages import Place, Placed, Unplaceable
 from folkmoot.host.clock import backoff
+from folkmoot.host.processes import start_apart
 from folkmoot.unified.rpc.address import connect
 from folkmoot.unified.substrate import (
     Created,
@@ -73,7 +74,7 @@ class LocalSubstrate:
         self._epoch, self._tell = epoch, tell
         stream, messages, here = self._attach()
         self._stream = stream
-        self._living = {Name(c.actor, c.incarnation) for c in here.living}
+        self._living = {created.name for created in here.living}
         self._listener = threading.Thread(
             target=self._listen, args=(stream, messages), name="fork_server", daemon=True
         )
@@ -108,7 +109,7 @@ class LocalSubstrate:
             self._order(*map(Fork, launches))
 
     def kill(self, name: Name) -> None:
-        self._order(Kill(name.actor, name.incarnation))
+        self._order(Kill(*name))
 
     def end(self) -> None:
         with self._lock:
@@ -200,17 +201,15 @@ class LocalSubstrate:
                 self._all_ended.set()
 
     def _born(self, created: Created) -> None:
-        name = Name(created.actor, created.incarnation)
         with self._lock:
-            self._wanted.pop(name, None)
-            self._living.add(name)
+            self._wanted.pop(created.name, None)
+            self._living.add(created.name)
         self._tell(created)
 
     def _gone(self, ended: Ended) -> None:
-        name = Name(ended.actor, ended.incarnation)
         with self._lock:
-            known = name in self._living or self._wanted.pop(name, None) is not None
-            self._living.discard(name)
+            known = ended.name in self._living or self._wanted.pop(ended.name, None) is not None
+            self._living.discard(ended.name)
         if known:
             self._tell(ended)
 
@@ -219,8 +218,8 @@ class LocalSubstrate:
         stream, messages, here = self._attach()
         with self._lock:
             self._stream = stream
-        living = {Name(c.actor, c.incarnation): c for c in here.living}
-        ended = {Name(e.actor, e.incarnation): e for e in here.ended}
+        living = {c.name: c for c in here.living}
+        ended = {e.name: e for e in here.ended}
         for name in [*self._living - living.keys()]:
             self._gone(
                 ended.get(name) or Ended(*name, "ended unseen, while its fork server was gone")
@@ -241,14 +240,7 @@ def start_fork_server(
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     command = [sys.executable, "-m", "folkmoot.unified.substrate.fork_server", str(folder)]
     command += [f"--alone={alone}", *(f"--preload={module}" for module in preload)]
-    with (folder / "fork_server.log").open("ab") as output:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+    return start_apart(command, folder / "fork_server.log")
 
 
 def gpus() -> list[str]:

@@ -10,21 +10,16 @@ from pathlib import Path
 
 import msgspec
 
-from folkmoot.unified.substrate import Name
+from folkmoot.unified.job_addresses import boot_id
+from folkmoot.unified.substrate import Name, OfActor
 
 #: `<folder of the fork server>/<actor>.<incarnation>`, in the environment of every actor.
 ACTOR = "FOLKMOOT_ACTOR"
 
 
-class PidFile(msgspec.Struct, frozen=True):
-    actor: str
-    incarnation: int
+class PidFile(OfActor, frozen=True):
     pid: int
     begun: str
-
-    @property
-    def name(self) -> Name:
-        return Name(self.actor, self.incarnation)
 
 
 def _path(folder: Path, name: Name) -> Path:
@@ -67,11 +62,10 @@ def _begun(pid: int) -> str | None:
     """The boot, and when the process began in it; None once it has ended, reaped or not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else f"{boot} {fields[19]}"
+    return None if fields[0] in "ZX" else f"{boot_id()} {fields[19]}"
 
 
 def _environment(pid: int) -> list[bytes]:
