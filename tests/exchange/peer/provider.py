@@ -9,11 +9,14 @@ import asyncio
 import os
 import sys
 from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from folkmoot.exchange.peer import Peer
 
 
-async def start_provider(here: Peer, size: int) -> tuple[Process, bytes, bytes]:
+@asynccontextmanager
+async def provider_process(here: Peer, size: int) -> AsyncIterator[tuple[Process, bytes, bytes]]:
     """Such a process that has `here` for a member; its id and address."""
     secret = os.urandom(32).hex()
     process = await asyncio.create_subprocess_exec(
@@ -21,16 +24,15 @@ async def start_provider(here: Peer, size: int) -> tuple[Process, bytes, bytes]:
         *(here.id.hex(), here.address.hex()),
         stdout=asyncio.subprocess.PIPE,
     )
-    assert process.stdout is not None
-    line = (await process.stdout.readline()).split()
-    id_, address = (bytes.fromhex(word.decode()) for word in line)
-    return process, id_, address
-
-
-async def end(process: Process) -> None:
-    if process.returncode is None:
-        process.kill()
-    await process.wait()
+    try:
+        assert process.stdout is not None
+        line = (await process.stdout.readline()).split()
+        id_, address = (bytes.fromhex(word.decode()) for word in line)
+        yield process, id_, address
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
 
 
 def known_bytes(size: int) -> bytes:

@@ -6,12 +6,12 @@ import os
 import pytest
 from blake3 import blake3
 
-from exchange.peer.provider import end, known_bytes, start_provider
+from exchange.peer.provider import known_bytes, provider_process
 from exchange.peer.rogue import Rogue, a_rogue_among, read
 from folkmoot.core.content import PIECE, content_name, piece_hashes
 from folkmoot.exchange.peer import FetchFailed, Misbehaved, Peer, PeerConfig, wire
 from folkmoot.exchange.peer.pieces import Pieces
-from support.peers import members, open_peer, told
+from support.peers import members, strangers, told
 
 
 async def test_content_comes_from_several_providers_at_once() -> None:
@@ -205,10 +205,11 @@ async def test_when_a_provider_is_killed_another_goes_on_where_it_stopped(
             half.set()
 
     monkeypatch.setattr(Pieces, "put", counted)
-    here = await open_peer(PeerConfig(stall=1.0))
-    backup = await open_peer()
-    process, killed, address = await start_provider(here, size)
-    try:
+    async with (
+        strangers(1, PeerConfig(stall=1.0)) as (here,),
+        strangers(1) as (backup,),
+        provider_process(here, size) as (process, killed, address),
+    ):
         both = {killed: address, backup.id: backup.address}
         await here.members(both)
         await backup.members({here.id: here.address})
@@ -220,7 +221,3 @@ async def test_when_a_provider_is_killed_another_goes_on_where_it_stopped(
         assert await getting == content
         assert brought == -(-len(content) // PIECE)
         assert here.traffic()[backup.id].received < 0.75 * size
-    finally:
-        await end(process)
-        await here.close()
-        await backup.close()

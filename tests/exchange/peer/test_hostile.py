@@ -28,10 +28,6 @@ async def an_empty_frame(rogue: Rogue) -> None:
     await rogue.send.write_all(bytes(4))
 
 
-async def a_second_hello(rogue: Rogue) -> None:
-    await rogue.say(wire.Hello(TOPIC, bytes(8)))
-
-
 async def an_unknown_kind(rogue: Rogue) -> None:
     body = msgspec.msgpack.encode([99, b""])
     await rogue.send.write_all(len(body).to_bytes(4, "little") + body)
