@@ -7,21 +7,19 @@ from typing import Annotated
 import typer
 
 from folkmoot.cli.ready import ReadyFd, tell_ready
+from folkmoot.cli.serve import Allow, RunFile
 from folkmoot.cli.store import tell_if_absent
 
 
 def create(
-    file: Annotated[Path, typer.Argument(help="The run's configuration, run.toml.")],
+    file: RunFile,
     store: Annotated[
         str, typer.Option(help="The store: tcp://host:port, or etcd://host:port,host:port.")
     ],
     folder: Annotated[
         Path | None, typer.Option(help="Folder for the owner's key and the log.")
     ] = None,
-    allow: Annotated[
-        Path | None,
-        typer.Option(help="File of public keys (hex, one a line) that may join; else anyone may."),
-    ] = None,
+    allow: Allow = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Stay, and write events.jsonl until it is finished.")
     ] = False,

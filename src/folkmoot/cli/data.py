@@ -7,6 +7,7 @@ import typer
 
 from folkmoot.cli.group import add_group
 from folkmoot.cli.progress import progress_bar
+from folkmoot.cli.serve import RunFile
 
 
 def register(app: typer.Typer) -> None:
@@ -38,9 +39,7 @@ def prepare(
     )
 
 
-def fingerprint(
-    file: Annotated[Path, typer.Argument(help="The run's configuration, run.toml.")],
-) -> None:
+def fingerprint(file: RunFile) -> None:
     """Print the fingerprint of a run's data and tokenizer, to put into its file under [model]."""
     from folkmoot.exchange.bucket import open_object
     from folkmoot.learning.data.fingerprint import fingerprints, written

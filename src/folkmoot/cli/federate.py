@@ -11,16 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from folkmoot.cli import tls
-from folkmoot.cli.federate_simulate import simulate
+from folkmoot.cli.federate_simulate import Class, Config, simulate
 from folkmoot.cli.group import add_group
 from folkmoot.cli.interrupt import run_until_interrupted
 from folkmoot.cli.key import key
 from folkmoot.host.named_code import import_module
 
-Config = Annotated[Path, typer.Argument(help="The federation's configuration, federation.toml.")]
-Class = Annotated[
-    str, typer.Option("--participant", "-p", help="module:Class of the participant to run.")
-]
 Address = Annotated[str, typer.Argument(help="host:port of the coordinator.")]
 
 

@@ -8,12 +8,15 @@ import typer
 
 from folkmoot.cli.interrupt import run_until_interrupted
 
+Config = Annotated[Path, typer.Argument(help="The federation's configuration, federation.toml.")]
+Class = Annotated[
+    str, typer.Option("--participant", "-p", help="module:Class of the participant to run.")
+]
+
 
 def simulate(
-    file: Annotated[Path, typer.Argument(help="The federation's configuration, federation.toml.")],
-    participant: Annotated[
-        str, typer.Option("--participant", "-p", help="module:Class of the participant to run.")
-    ],
+    file: Config,
+    participant: Class,
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many.")] = 1000,
     rounds: Annotated[int, typer.Option(min=0, help="Rounds; 0 takes the file's.")] = 0,
     processes: Annotated[

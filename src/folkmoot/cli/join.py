@@ -6,16 +6,11 @@ from typing import Annotated
 import typer
 
 from folkmoot.cli import tls
+from folkmoot.cli.control import Address
 
 
 def join(
-    address: Annotated[
-        str,
-        typer.Argument(
-            help="Where the run is: a server's host:port, store:tcp://…, store:etcd://… or"
-            " solana:run_id@http://…."
-        ),
-    ],
+    address: Address,
     run_id: Annotated[
         str, typer.Option(help="The run to join; an address on Solana has it already.")
     ] = "",

@@ -7,19 +7,22 @@ import typer
 
 from folkmoot.cli.ready import ReadyFd, tell_ready
 
+RunFile = Annotated[Path, typer.Argument(help="The run's configuration, run.toml.")]
+Allow = Annotated[
+    Path | None,
+    typer.Option(help="File of public keys (hex, one a line) that may join; else anyone may."),
+]
+
 
 def serve(
-    file: Annotated[Path, typer.Argument(help="The run's configuration, run.toml.")],
+    file: RunFile,
     listen: Annotated[
         str, typer.Option(help="Where to listen, host:port; port 0 takes a free one.")
     ] = "127.0.0.1:7400",
     state: Annotated[
         Path | None, typer.Option(help="Folder for the journal, the log and the owner's key.")
     ] = None,
-    allow: Annotated[
-        Path | None,
-        typer.Option(help="File of public keys (hex, one a line) that may join; else anyone may."),
-    ] = None,
+    allow: Allow = None,
     data: Annotated[
         Path | None,
         typer.Option(help="Folder of token files for clients without data (urls 'run:NAME')."),

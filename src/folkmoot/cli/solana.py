@@ -8,11 +8,11 @@ import typer
 
 from folkmoot.cli.group import add_group
 from folkmoot.cli.ready import ReadyFd, tell_ready
+from folkmoot.cli.serve import RunFile
 
 Url = Annotated[
     str, typer.Argument(help="The run: solana:<run_id>@<rpc-url>; more nodes after commas.")
 ]
-File = Annotated[Path, typer.Argument(help="The run's configuration, run.toml.")]
 Key = Annotated[
     Path, typer.Option(help="The owner's key: of `folkmoot key`, or a Solana keypair file.")
 ]
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def create_run(
-    file: File,
+    file: RunFile,
     url: Annotated[str, typer.Option(help="JSON-RPC of the cluster, http://host:port.")],
     key: Key,
     closed: Annotated[
@@ -59,7 +59,7 @@ def create_run(
         typer.echo("the run is finished" if finished else "stopped; the run goes on without us")
 
 
-def update(url: Url, file: File, key: Key) -> None:
+def update(url: Url, file: RunFile, key: Key) -> None:
     """Make the run on chain the one in the file; `folkmoot update` says what may change when."""
     from folkmoot.runs.config import load_run
     from folkmoot.runs.control import update_run

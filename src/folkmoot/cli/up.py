@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
+from folkmoot.cli.serve import RunFile
 from folkmoot.cli.store import tell_if_absent
 
 
 def up(
-    file: Annotated[Path, typer.Argument(help="The run's configuration, run.toml.")],
+    file: RunFile,
     clients: Annotated[int, typer.Option(help="How many clients to start.", min=1)] = 2,
     folder: Annotated[
         Path | None, typer.Option(help="Where everything goes: state, logs, plot.")
