@@ -7,18 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from support.commands import FOLKMOOT, folkmoot
+from support.commands import folkmoot, start
 
 
-def start(*arguments: str | Path) -> subprocess.Popen[str]:
-    command = [*FOLKMOOT, *map(str, arguments)]
-    return subprocess.Popen(
-        command,
-        env={**os.environ, "COLUMNS": "200"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def prepare(source: Path, out: Path) -> subprocess.Popen[str]:
+    return start("data", "prepare", source, "-o", out, env={**os.environ, "COLUMNS": "200"})
 
 
 def test_killed_midway_it_continues_and_ends_in_the_same_bytes(tmp_path: Path):
@@ -26,7 +19,7 @@ def test_killed_midway_it_continues_and_ends_in_the_same_bytes(tmp_path: Path):
     source.mkdir()
     for number in range(3):
         (source / f"{number}.py").write_bytes(os.urandom(9 << 20))
-    killed = start("data", "prepare", source, "-o", tmp_path / "out.bin")
+    killed = prepare(source, tmp_path / "out.bin")
     assert killed.stderr is not None
     for line in killed.stderr:
         if line.startswith("preparing: ") and not line.startswith("preparing: 0"):
@@ -35,7 +28,7 @@ def test_killed_midway_it_continues_and_ends_in_the_same_bytes(tmp_path: Path):
     killed.communicate()
     assert killed.returncode == -signal.SIGKILL
     assert not (tmp_path / "out.bin").exists()
-    again = start("data", "prepare", source, "-o", tmp_path / "out.bin")
+    again = prepare(source, tmp_path / "out.bin")
     said, progress = again.communicate()
     assert again.returncode == 0, progress
     assert not progress.startswith("preparing: 0 %")

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from folkmoot.federated.model_file.reader import ModelFile
+from support import commands
 from support.certificates import LoopbackAuthority
-from support.commands import FOLKMOOT, folkmoot
+from support.commands import folkmoot
 
 PARTICIPANT = """
 import os
@@ -27,19 +28,9 @@ class Mine(Participant):
 """
 
 
-def start(folder: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*FOLKMOOT, "federate", *words],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
-            **environment,
-        },
-    )
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    path = os.pathsep.join(map(os.path.abspath, sys.path))
+    return commands.start("federate", *words, cwd=folder, env={**os.environ, "PYTHONPATH": path})
 
 
 def run(folder: Path, *words: str) -> tuple[int, str, str]:

@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 import signal
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +15,7 @@ from solders.keypair import Keypair
 from folkmoot.authority.solana.localnet.serve import serving
 from folkmoot.host.signing import Identity
 from folkmoot.runs import control
-from support.commands import FOLKMOOT, folkmoot
-
-LOCALNET = [*FOLKMOOT, "solana", "localnet"]
+from support.commands import ended, folkmoot, start
 
 
 def ask(url: str, method: str, *params: object) -> object:
@@ -30,8 +27,7 @@ def ask(url: str, method: str, *params: object) -> object:
 
 def test_a_localnet_says_where_it_is_funds_a_key_and_ends_when_asked() -> None:
     key = str(Keypair().pubkey())
-    command = [*LOCALNET, "--port", "0", "--fund", key]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:
+    with start("solana", "localnet", "--port", "0", "--fund", key) as it:
         assert it.stdout
         first = it.stdout.readline()
         url = re.match(r"localnet at (http://127\.0\.0\.1:\d+), ", first)
@@ -39,11 +35,7 @@ def test_a_localnet_says_where_it_is_funds_a_key_and_ends_when_asked() -> None:
         balance = ask(url[1], "getBalance", key)
         assert isinstance(balance, dict)
         assert balance["value"] == 1000 * 10**9
-        it.send_signal(signal.SIGTERM)
-        out, err = it.communicate(timeout=60)
-        assert it.returncode == 0
-        assert "stopped; the network is gone" in out
-        assert "Traceback" not in err
+        assert "stopped; the network is gone" in ended(it, signal.SIGTERM)
 
 
 def test_a_key_that_is_none_is_one_sentence() -> None:

@@ -11,26 +11,21 @@ from pathlib import Path
 import pytest
 
 from folkmoot.authority.store.kv.open import open_store
-from support.commands import FOLKMOOT, folkmoot
+from support.commands import FOLKMOOT, ended, folkmoot, start
 
 SERVE = [*FOLKMOOT, "store", "serve"]
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_it_says_its_url_serves_and_ends_when_asked(end: signal.Signals) -> None:
-    command = [*SERVE, "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:
+    with start("store", "serve", "--port", "0") as it:
         assert it.stdout
         first = it.stdout.readline()
         url = re.fullmatch(r"store at (tcp://127\.0\.0\.1:\d+)\n", first)
         assert url, first
         store = open_store(url[1])
         assert store.add("count", 2) == 2
-        it.send_signal(end)
-        out, err = it.communicate(timeout=120)
-        assert it.returncode == 0
-        assert "stopped; what it held is gone" in out
-        assert "Traceback" not in err
+        assert "stopped; what it held is gone" in ended(it, end)
         store.close()
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from click.testing import Result
 from typer.testing import CliRunner
@@ -30,20 +31,29 @@ def folkmoot(*words: str | Path) -> Result:
     return CliRunner().invoke(all_commands(), [str(word) for word in words], catch_exceptions=False)
 
 
+def start(*words: str | Path, **how: Any) -> "subprocess.Popen[str]":
+    """A command as a process; `how` is for Popen."""
+    command, pipe = [*FOLKMOOT, *map(str, words)], subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, **how)
+
+
+def ended(process: "subprocess.Popen[str]", number: signal.Signals) -> str:
+    """What a process printed until a signal ended it, in order."""
+    process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert "Traceback" not in err
+    return out
+
+
 @contextmanager
 def served(
     file: Path, listen: str = "127.0.0.1:0"
 ) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     """`folkmoot serve` as a process, ready: where it listens, and the process to read from."""
     hear, tell = os.pipe()
-    words = [str(file), "--state", str(file.parent / "server"), "--listen", listen]
-    with subprocess.Popen(
-        [*FOLKMOOT, "serve", *words, f"--ready-fd={tell}"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        pass_fds=(tell,),
-    ) as process:
+    words = [file, "--state", file.parent / "server", "--listen", listen, f"--ready-fd={tell}"]
+    with start("serve", *words, pass_fds=(tell,)) as process:
         os.close(tell)
         with os.fdopen(hear) as pipe:
             address = pipe.read().strip()
