@@ -1,8 +1,6 @@
 """The steps one by one: alone, against each other, and among ranks that use the loop."""
 
-import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -10,6 +8,7 @@ from folkmoot.authority.store.kv.open import open_store
 from folkmoot.core.iteration import keys
 from folkmoot.elastic import Fenced, GlobalIteration
 from folkmoot.elastic import functions as f
+from support.in_threads import in_threads
 
 
 def iterate(rank: f.Rank) -> tuple[int, tuple[int, ...]]:
@@ -25,24 +24,6 @@ def iterate(rank: f.Rank) -> tuple[int, tuple[int, ...]]:
         if rank.trains:
             assert rank.record is not None
             return rank.record.iteration, rank.record.ranks
-
-
-def in_threads(*works: Callable[[], None]) -> None:
-    errors: list[BaseException] = []
-
-    def run(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(work,), daemon=True) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(100)
-    assert errors == []
-    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_ranks_that_take_the_steps_themselves_agree_with_those_that_do_not(

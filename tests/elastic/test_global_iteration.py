@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,67 +20,48 @@ from folkmoot.elastic import (
 )
 from folkmoot.elastic import global_iteration as module
 from folkmoot.host.event_log import LogReader, records_in
+from support.in_threads import in_threads
 
 # Nobody is silent, however long a thread waits for a processor: who leaves says so.
 QUICK = {"heartbeat_interval": 50, "heartbeat_timeout": 10**7, "join_timeout": 60_000}
 
 
-class Threads:
-    """Ranks as threads of this process."""
+class Job:
+    """Ranks of one job, for the threads of this process."""
 
     def __init__(self, url: str, world: int, job: str) -> None:
         self.url, self.world, self.job = url, world, job
-        self.errors: list[BaseException] = []
-        self._threads: list[threading.Thread] = []
 
     def rank(self, rank: int, **options: Any) -> GlobalIteration:
         return GlobalIteration(self.url, rank, self.world, self.job, **{**QUICK, **options})
 
-    def start(self, work: Callable[[], object]) -> None:
-        def run() -> None:
-            try:
-                work()
-            except BaseException as error:
-                self.errors.append(error)
 
-        self._threads.append(threading.Thread(target=run, daemon=True))
-        self._threads[-1].start()
-
-    def join(self) -> None:
-        for thread in self._threads:
-            thread.join(60)
-            assert not thread.is_alive()
-        assert self.errors == []
+@pytest.fixture
+def three(store_url: str, store_prefix: str) -> Job:
+    return Job(store_url, 3, store_prefix)
 
 
 @pytest.fixture
-def threads(store_url: str, store_prefix: str) -> Threads:
-    return Threads(store_url, 3, store_prefix)
+def alone(store_url: str, store_prefix: str) -> Job:
+    return Job(store_url, 1, store_prefix)
 
 
-@pytest.fixture
-def alone(store_url: str, store_prefix: str) -> Threads:
-    return Threads(store_url, 1, store_prefix)
-
-
-def test_all_ranks_see_the_same_iterations_and_members(threads: Threads) -> None:
+def test_all_ranks_see_the_same_iterations_and_members(three: Job) -> None:
     seen: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
 
     def work(rank: int) -> None:
-        with threads.rank(rank, iterations=20) as it:
+        with three.rank(rank, iterations=20) as it:
             seen[rank] = [(iteration, it.members) for iteration in it]
 
-    for rank in range(3):
-        threads.start(lambda rank=rank: work(rank))
-    threads.join()
+    in_threads(*(partial(work, rank) for rank in range(3)))
     assert seen[0] == seen[1] == seen[2] == [(n, (0, 1, 2)) for n in range(20)]
 
 
-def test_progress_is_told_with_the_next_arrival(threads: Threads) -> None:
+def test_progress_is_told_with_the_next_arrival(three: Job) -> None:
     progress: list[list[int]] = []
 
     def work(rank: int) -> None:
-        with threads.rank(rank, iterations=3, progress=rank) as it:
+        with three.rank(rank, iterations=3, progress=rank) as it:
             for iteration in it:
                 if rank == 0:
                     known = dict.fromkeys(it.members, it.record.progress)
@@ -88,33 +69,29 @@ def test_progress_is_told_with_the_next_arrival(threads: Threads) -> None:
                     progress.append([known[member] for member in it.members])
                 it.progress = 10 * iteration + rank
 
-    for rank in range(3):
-        threads.start(lambda rank=rank: work(rank))
-    threads.join()
+    in_threads(*(partial(work, rank) for rank in range(3)))
     assert progress == [[0, 1, 2], [0, 1, 2], [10, 11, 12]]
 
 
-def test_who_leaves_is_not_waited_for(threads: Threads) -> None:
+def test_who_leaves_is_not_waited_for(three: Job) -> None:
     """They hear its farewell: to wait until it is silent would take longer than this test may."""
     last: dict[int, tuple[int, ...]] = {}
 
     def work(rank: int) -> None:
-        with threads.rank(rank, iterations=3 if rank == 1 else 6) as it:
+        with three.rank(rank, iterations=3 if rank == 1 else 6) as it:
             for _ in it:
                 last[rank] = it.members
 
-    for rank in range(3):
-        threads.start(lambda rank=rank: work(rank))
-    threads.join()
+    in_threads(*(partial(work, rank) for rank in range(3)))
     assert last == {0: (0, 2), 1: (0, 1, 2), 2: (0, 2)}
 
 
-def test_a_rank_that_comes_late_is_admitted(threads: Threads) -> None:
+def test_a_rank_that_comes_late_is_admitted(three: Job) -> None:
     first, late = threading.Event(), threading.Event()
     members: list[tuple[int, ...]] = []
 
     def early(rank: int) -> None:
-        with threads.rank(rank, join_timeout=0) as it:
+        with three.rank(rank, join_timeout=0) as it:
             for _ in it:
                 members.append(it.members)
                 first.set()
@@ -124,18 +101,15 @@ def test_a_rank_that_comes_late_is_admitted(threads: Threads) -> None:
 
     def newcomer() -> None:
         first.wait(30)
-        with threads.rank(2) as it:
+        with three.rank(2) as it:
             assert it.advance()
             assert 2 in it.members
             late.set()
 
-    threads.start(lambda: early(0))
-    threads.start(lambda: early(1))
-    threads.start(newcomer)
-    threads.join()
+    in_threads(partial(early, 0), partial(early, 1), newcomer)
 
 
-def test_a_second_process_of_a_rank_fences_the_first(alone: Threads) -> None:
+def test_a_second_process_of_a_rank_fences_the_first(alone: Job) -> None:
     with alone.rank(0) as older:
         assert older.advance()
         with alone.rank(0) as newer:
@@ -146,7 +120,7 @@ def test_a_second_process_of_a_rank_fences_the_first(alone: Threads) -> None:
             assert newer.advance()
 
 
-def test_the_fenced_process_does_not_end_the_newer_ones_heartbeat(alone: Threads) -> None:
+def test_the_fenced_process_does_not_end_the_newer_ones_heartbeat(alone: Job) -> None:
     newer = alone.rank(0)
     with alone.rank(0) as older:
         assert older.advance()
@@ -157,7 +131,7 @@ def test_the_fenced_process_does_not_end_the_newer_ones_heartbeat(alone: Threads
     newer.__exit__(None)
 
 
-def test_or_is_refused_if_it_was_told_so(alone: Threads) -> None:
+def test_or_is_refused_if_it_was_told_so(alone: Job) -> None:
     with alone.rank(0) as older:
         assert older.advance()
         with pytest.raises(RankTaken, match="rank 0 is alive in another process"):
@@ -168,15 +142,15 @@ def test_or_is_refused_if_it_was_told_so(alone: Threads) -> None:
         assert newer.advance()
 
 
-def test_another_number_of_ranks_is_refused(threads: Threads) -> None:
-    first = threads.rank(0)
+def test_another_number_of_ranks_is_refused(three: Job) -> None:
+    first = three.rank(0)
     with first:
-        threads.world = 4
+        three.world = 4
         with pytest.raises(WorldMismatch, match="started for 4 ranks"):
-            threads.rank(1).__enter__()
+            three.rank(1).__enter__()
 
 
-def test_a_store_that_forgot_everything_stops_the_rank(alone: Threads) -> None:
+def test_a_store_that_forgot_everything_stops_the_rank(alone: Job) -> None:
     with alone.rank(0) as it:
         assert it.advance()
         store = open_store(alone.url, alone.job)
@@ -187,7 +161,7 @@ def test_a_store_that_forgot_everything_stops_the_rank(alone: Threads) -> None:
 
 
 @pytest.mark.parametrize("key", [keys.CONSENSUS, keys.incarnation(0), keys.heartbeat(0)])
-def test_a_stranger_in_the_store_is_noticed(alone: Threads, key: str) -> None:
+def test_a_stranger_in_the_store_is_noticed(alone: Job, key: str) -> None:
     open_store(alone.url, alone.job).set(key, b"not \xff ours")
     if key == keys.heartbeat(0):  # what is no heartbeat is nobody's: the rank takes it over
         with alone.rank(0) as it:
@@ -197,7 +171,7 @@ def test_a_stranger_in_the_store_is_noticed(alone: Threads, key: str) -> None:
         it.advance()
 
 
-def test_hints_of_a_stranger_change_nothing(alone: Threads) -> None:
+def test_hints_of_a_stranger_change_nothing(alone: Job) -> None:
     store = open_store(alone.url, alone.job)
     for n in range(3):
         store.set(keys.ready(n), b"rubbish")
@@ -208,16 +182,16 @@ def test_hints_of_a_stranger_change_nothing(alone: Threads) -> None:
 
 
 def test_whom_it_waits_for_is_said(
-    threads: Threads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    three: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "TELL_AFTER", 0)
-    with threads.rank(0, join_timeout=1_000) as it:
+    with three.rank(0, join_timeout=1_000) as it:
         assert it.advance()
     assert "rank 0 waits to begin iteration 0 for ranks 1, 2: the first iteration" in caplog.text
 
 
 def test_that_all_who_had_the_state_are_gone_is_said(
-    alone: Threads, caplog: pytest.LogCaptureFixture
+    alone: Job, caplog: pytest.LogCaptureFixture
 ) -> None:
     for progress in (0, 7):
         with alone.rank(0, progress=progress) as it:
@@ -228,7 +202,7 @@ def test_that_all_who_had_the_state_are_gone_is_said(
     assert "all ranks that had 7 steps are gone, and training goes on from step 3" in caplog.text
 
 
-def test_the_log_tells_what_happened(alone: Threads, tmp_path: Path) -> None:
+def test_the_log_tells_what_happened(alone: Job, tmp_path: Path) -> None:
     with alone.rank(0, iterations=2, log=tmp_path / "events.jsonl") as it:
         list(it)
     read = LogReader(tmp_path / "events.jsonl", records_in(module.m))
@@ -236,7 +210,7 @@ def test_the_log_tells_what_happened(alone: Threads, tmp_path: Path) -> None:
     assert kinds == ["Born", "Advanced", "Advanced", "Stopped"]
 
 
-def test_the_number_is_shown_and_old_keys_are_deleted(alone: Threads) -> None:
+def test_the_number_is_shown_and_old_keys_are_deleted(alone: Job) -> None:
     store = open_store(alone.url, alone.job)
     with alone.rank(0, heartbeat_interval=10) as it:
         while it.advance() and it.iteration < 200:
@@ -251,7 +225,7 @@ def test_the_number_is_shown_and_old_keys_are_deleted(alone: Threads) -> None:
         assert store.get(keys.ready(200)) is not None
 
 
-def test_the_number_that_is_shown_does_not_go_back(alone: Threads) -> None:
+def test_the_number_that_is_shown_does_not_go_back(alone: Job) -> None:
     """A winner that was stopped before it kept house, and goes on when others are far ahead."""
     store, looks = open_store(alone.url, alone.job), threading.Semaphore(0)
     store.set(keys.COUNTER, b"500")
@@ -263,12 +237,12 @@ def test_the_number_that_is_shown_does_not_go_back(alone: Threads) -> None:
         assert store.get(keys.COUNTER) == b"500"
 
 
-def test_a_finished_job_has_nothing_to_do_for_those_who_come_later(threads: Threads) -> None:
-    with threads.rank(0, join_timeout=0) as it:
+def test_a_finished_job_has_nothing_to_do_for_those_who_come_later(three: Job) -> None:
+    with three.rank(0, join_timeout=0) as it:
         assert it.advance()
         it.finish()
         assert not it.advance()
-    with threads.rank(1) as late:
+    with three.rank(1) as late:
         assert list(late) == []
         assert late.finished
 

@@ -40,9 +40,7 @@ def test_a_rank_that_is_back_before_the_others_missed_it_is_waited_for(
     """The early restart: nobody goes on without it, and its new process is a member."""
     script = loop(10**6, "import time; time.sleep(0.01)")
     with Ranks(tmp_path, tcp_store_url, 3, store_prefix, heartbeat_timeout=10**7) as ranks:
-        for rank in range(3):
-            ranks.run(rank, script)
-        ranks.until(lambda: ranks.newest() >= 5)
+        ranks.run_all(script, until=5)
         ranks.kill("rank-1")
         ranks.run(1, script)
         ranks.until(lambda: (1, 2) in processes(ranks.records(0)[-1]))
@@ -59,8 +57,7 @@ def test_of_two_that_propose_at_the_same_time_one_wins(
     """The race: rank 0 saw that rank 2 had died, rank 1 that it is back, and both propose."""
     script, store = RACING.format(folder=str(tmp_path)), open_store(tcp_store_url, store_prefix)
     with Ranks(tmp_path, tcp_store_url, 3, store_prefix, heartbeat_timeout=10**7) as ranks:
-        for rank in range(3):
-            ranks.run(rank, script)
+        ranks.run_all(script)
         assert ranks["rank-2"].wait(PATIENCE) == -signal.SIGKILL
         ranks.kill("rank-2")
         assert write_death_notice(store, 2, 0)
