@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import results
-from systems import HERE, QUIET, flower_python
+from systems import HERE, QUIET, RAY, flower_python
 
 OUT = Path("out/federated-simulation").resolve()
 TOML = """
@@ -102,8 +102,7 @@ def folkmoot(count: int, rounds: int, number: int) -> list[np.ndarray]:
 def flower(count: int, rounds: int, number: int) -> list[np.ndarray]:
     out = OUT / f"flower-{number}.npz"
     script = HERE / "simulated/flower.py"
-    ray = {"RAY_memory_monitor_refresh_ms": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-    execute([flower_python(), script, count, rounds, out], out.with_suffix(""), **QUIET, **ray)
+    execute([flower_python(), script, count, rounds, out], out.with_suffix(""), **QUIET, **RAY)
     model = np.load(out)
     return [model[name] for name in model.files]
 

@@ -16,7 +16,7 @@ import sys
 from typing import Any
 
 import results
-from federated import OUT, STALL, line, measure, read, size
+from federated import OUT, STALL, key, line, measure, read, size
 
 SIZES = ((2, 1_000_000), (10, 1_000_000), (2, 10_000_000), (10, 10_000_000))
 MANY = (50, 1_000_000)
@@ -43,7 +43,7 @@ def main() -> None:
         if turn == 0 or not takes_minutes(name, *size)
     ]
     turns += [(0, OURS, *MANY)] if whole else []
-    done = {(row["turn"], *cell(row)) for row in read(kept)}
+    done = {(row["turn"], *key(row)) for row in read(kept)}
     for turn, name, clients, params in turns:
         if (turn, name, clients, params) not in done:
             row = measure(name, clients, params, limits(args, name, params)) | {"turn": turn}
@@ -77,15 +77,11 @@ def takes_minutes(name: str, clients: int, params: int) -> bool:
     return name in (S3, S3_BEFORE) and clients * params >= 100_000_000
 
 
-def cell(row: dict) -> tuple[str, int, int]:
-    return row["system"], row["clients"], row["params"]
-
-
 def figures(rows: list[dict], sizes: Any) -> dict[str, Any]:
     """A row for each size that was measured, and the worst of all for each goal."""
 
     def found(name: str, size: tuple[int, int]) -> dict[str, float]:
-        return merged([row for row in rows if cell(row) == (name, *size)])
+        return merged([row for row in rows if key(row) == (name, *size)])
 
     titles = {size: f"{size[0]} × {size[1] // 1_000_000} M" for size in sizes}
     pairs = {titles[size]: (found(OURS, size), found(FLOWER, size)) for size in sizes}

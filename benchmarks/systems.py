@@ -114,6 +114,8 @@ def flower_python() -> Path:
 
 
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+#: Ray's sockets have a short path limit and its memory monitor would kill workers before we do.
+RAY = {"RAY_memory_monitor_refresh_ms": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 def run_folkmoot(
@@ -184,27 +186,25 @@ def certificates(job: Job) -> tuple[Path, Path, Path]:
     return folder / "server.pem", folder / "server.key", folder / "ca.pem"
 
 
+def run_flower_legacy(job: Job, host: str, *tls: Path) -> Started:
+    """`start_server` and `start_client`: one process a client, gRPC, whole models in a message."""
+    python, address, started = flower_python(), f"{host}:{free_port()}", Started(job)
+    server = (HERE / "flower/legacy_server.py", address, job.clients, job.params, job.rounds)
+    started.run(python, *server, *tls, server=True, **QUIET)
+    for _ in range(job.clients):
+        started.run(python, HERE / "flower/legacy_client.py", address, *tls[:1], **QUIET)
+    return started
+
+
 @contextmanager
 def flower_legacy(job: Job) -> Iterator[Started]:
-    """`start_server` and `start_client`: one process a client, gRPC, whole models in a message."""
-    python, address, started = flower_python(), f"127.0.0.1:{free_port()}", Started(job)
-    shape = (job.clients, job.params, job.rounds)
-    started.run(python, HERE / "flower/legacy_server.py", address, *shape, server=True, **QUIET)
-    for _ in range(job.clients):
-        started.run(python, HERE / "flower/legacy_client.py", address, **QUIET)
-    yield started
+    yield run_flower_legacy(job, "127.0.0.1")
 
 
 @contextmanager
 def flower_legacy_tls(job: Job) -> Iterator[Started]:
-    """The same with TLS."""
-    python, address, started = flower_python(), f"localhost:{free_port()}", Started(job)
-    shape, (cert, key, ca) = (job.clients, job.params, job.rounds), certificates(job)
-    server = (HERE / "flower/legacy_server.py", address, *shape, ca, cert, key)
-    started.run(python, *server, server=True, **QUIET)
-    for _ in range(job.clients):
-        started.run(python, HERE / "flower/legacy_client.py", address, ca, **QUIET)
-    yield started
+    cert, key, ca = certificates(job)
+    yield run_flower_legacy(job, "localhost", ca, cert, key)
 
 
 @contextmanager
@@ -212,10 +212,8 @@ def flower_ray(job: Job) -> Iterator[Started]:
     """Virtual clients in Ray actors; its `server` is the driver process, which logs the rounds."""
     python, started = flower_python(), Started(job)
     config = {"BENCH_APP": json.dumps(app_config(job))}
-    # Ray's sockets have a short path limit and its memory monitor would kill workers before we do.
-    ray = {"RAY_memory_monitor_refresh_ms": "0", "RAY_USAGE_STATS_ENABLED": "0"}
     script = HERE / "flower/ray_simulation.py"
-    started.run(python, script, job.clients, **QUIET, **ray, **config)
+    started.run(python, script, job.clients, **QUIET, **RAY, **config)
     yield started
 
 

@@ -5,10 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from folkmoot.federated.participant.loop import join_federation
-from folkmoot.federated.participant.participant import Participant
-from folkmoot.federated.participant.policy import Policy
-from folkmoot.host.tls import ClientTls
+from folkmoot.federated import ClientTls, Participant, Policy, join_federation
 
 
 class PlusOne(Participant):
