@@ -2,8 +2,6 @@
 
 import re
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +16,10 @@ DARTS, BUILDER = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DO
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "darts.py").write_text(DARTS)
-    (tmp_path / "job.toml").write_text(JOB)
-    yield tmp_path
-    sys.modules.pop("darts", None)
+def files(working_folder: Path) -> Path:
+    (working_folder / "darts.py").write_text(DARTS)
+    (working_folder / "job.toml").write_text(JOB)
+    return working_folder
 
 
 def test_the_first_job_runs(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,12 +41,8 @@ def member(
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file `mine.py` in the working folder, gone from Python's memory afterwards."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield tmp_path / "mine.py"
-    sys.modules.pop("mine", None)
+def module(working_folder: Path) -> Path:
+    return working_folder / "mine.py"
 
 
 class Rollout(Worker):

@@ -37,8 +37,8 @@ capacity = 64
 """
 
 
-def spec_of(**roles: RoleSpec) -> JobSpec:
-    return JobSpec(name="job", roles=roles)
+def spec_of(cluster: ClusterSize | None = None, **roles: RoleSpec) -> JobSpec:
+    return JobSpec(name="job", roles=roles, cluster=cluster)
 
 
 def reasons(spec: JobSpec) -> str:
@@ -87,23 +87,19 @@ def test_what_cannot_be_is_refused(line: str, instead: str, complaint: str) -> N
 def test_more_workers_than_the_cluster_holds_are_refused() -> None:
     big = role(total=1000, resource=Resource(cpu=0, gpu=1))
     cluster = ClusterSize(nodes=1, node=Resource(cpu=4, gpu=2))
-    spec = JobSpec(name="job", roles={"train": big}, cluster=cluster)
-    assert reasons(spec) == "cluster: has 2 gpu in all; the roles need 1000"
+    assert reasons(spec_of(cluster, train=big)) == "cluster: has 2 gpu in all; the roles need 1000"
 
 
 def test_a_bundle_that_fits_no_node_is_refused() -> None:
     wide = role(total=4, per_group=4, resource=Resource(cpu=0, gpu=1))
     cluster = ClusterSize(nodes=4, node=Resource(gpu=2))
-    spec = JobSpec(name="job", roles={"train": wide}, cluster=cluster)
-    assert "has 2 gpu on a node; train needs 4 on one" in reasons(spec)
+    assert "has 2 gpu on a node; train needs 4 on one" in reasons(spec_of(cluster, train=wide))
 
 
 def test_more_bundles_than_nodes_cannot_be_strictly_apart() -> None:
     cluster = ClusterSize(nodes=2, node=Resource(cpu=64))
     apart = role(total=3, placement="STRICT_SPREAD")
-    assert "is STRICT_SPREAD and needs 3" in reasons(
-        JobSpec(name="job", roles={"a": apart}, cluster=cluster)
-    )
+    assert "is STRICT_SPREAD and needs 3" in reasons(spec_of(cluster, a=apart))
 
 
 def test_roles_that_wait_for_each_other_are_refused() -> None:

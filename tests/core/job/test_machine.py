@@ -65,8 +65,8 @@ specs = st.builds(
 )
 
 
-def good(state: job.State, what: str, now: int) -> list[Any]:
-    """Events that take everything one step further."""
+def events(state: job.State, what: Any, now: int) -> list[Any]:
+    """An event as it is, or by a word those that take everything one step further."""
     actors = state.actors.values()
     if what == "place":
         return [m.Placed(g, dict.fromkeys(p.actors, "n1")) for g, p in state.placing.items()]
@@ -81,7 +81,17 @@ def good(state: job.State, what: str, now: int) -> list[Any]:
         return [m.Report(a.id, a.incarnation, "RUNNING", a.started) for a in actors if a.started]
     if what == "gone":
         return [m.Died(a.id, a.incarnation, "SIGKILL", now) for a in actors if a.doomed]
-    return [m.Tick()]
+    return [m.Tick() if what == "tick" else what]
+
+
+def played(spec: JobSpec, happened: list[Any]) -> tuple[job.State, int]:
+    """The state of a job once this has happened, and when that is."""
+    state, now = job.create(spec), 0
+    for what in happened:
+        now += 500
+        for event in events(state, what, now):
+            state, _ = job.apply(state, event, now, 0)
+    return state, now
 
 
 @given(
@@ -93,22 +103,17 @@ def test_invariants_hold_and_the_journal_gives_the_same_bytes(
     assert not list(all_broken(spec))
     audit, now = JobAudit(spec), 0
     audit.submit(now, 0, m.StartAsked())
-    for event, passed in happened:
+    for what, passed in happened:
         now += passed
-        events = good(audit.state, event, now) if isinstance(event, str) else [event]
-        for each in events:
-            audit.submit(now, 0, each)
+        for event in events(audit.state, what, now):
+            audit.submit(now, 0, event)
     audit.tell(Crashed())
     assert job.decode(job.encode(audit.state)) == audit.state
 
 
 @given(specs, st.lists(st.one_of(progress, anything), max_size=40))
 def test_a_job_that_is_asked_to_stop_does(spec: JobSpec, happened: list[Any]) -> None:
-    state, now = job.create(spec), 0
-    for event in [m.StartAsked(), *happened, m.StopAsked()]:
-        now += 500
-        for each in good(state, event, now) if isinstance(event, str) else [event]:
-            state, _ = job.apply(state, each, now, 0)
+    state, now = played(spec, [m.StartAsked(), *happened, m.StopAsked()])
     for actor in list(state.living()):
         state, _ = job.apply(state, m.Died(actor.id, actor.incarnation, "exit 0", now), now, 0)
     assert state.phase is Phase.STOPPED
@@ -119,11 +124,7 @@ def test_a_job_that_is_asked_to_stop_does(spec: JobSpec, happened: list[Any]) ->
 def test_a_new_master_that_finds_everyone_touches_nobody(
     spec: JobSpec, happened: list[Any]
 ) -> None:
-    state, now = job.create(spec), 0
-    for event in [m.StartAsked(), *happened]:
-        now += 500
-        for each in good(state, event, now) if isinstance(event, str) else [event]:
-            state, _ = job.apply(state, each, now, 0)
+    state, now = played(spec, [m.StartAsked(), *happened])
     there = tuple(m.Living(a.id, a.incarnation) for a in state.living())
     after, effects = job.apply(state, m.MasterRestarted(there, now), now, 0)
     assert not any(isinstance(effect, m.Blamed | m.Create) for effect in effects)

@@ -1,7 +1,5 @@
 """A job from a file or a module, and what is said of a bad one."""
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,23 +23,15 @@ reads = ["lines"]
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield tmp_path
-    sys.modules.pop("myjobs", None)
-
-
-def test_a_toml_file(folder: Path) -> None:
+def test_a_toml_file(working_folder: Path) -> None:
     Path("job.toml").write_text(JOB)
     job = load_job("job.toml")
     assert list(job.roles) == ["source", "trainer"]
     assert job.roles["trainer"].args == ("--steps", "100")
-    assert load_job(folder / "job.toml") == job
+    assert load_job(working_folder / "job.toml") == job
 
 
-def test_typos_are_told_with_file_line_and_the_nearest(folder: Path) -> None:
+def test_typos_are_told_with_file_line_and_the_nearest(working_folder: Path) -> None:
     """P18: unknown keys were accepted silently."""
     text = JOB.replace("writes", "wirtes").replace('"train.py"', '"train.py"\ntotl = 3')
     Path("job.toml").write_text(text + "capacty = 5\n")
@@ -54,13 +44,13 @@ def test_typos_are_told_with_file_line_and_the_nearest(folder: Path) -> None:
     assert "line 14: channels.lines.capacty: unknown key (did you mean 'capacity'?)" in told
 
 
-def test_what_cannot_be_is_told_with_its_line(folder: Path) -> None:
+def test_what_cannot_be_is_told_with_its_line(working_folder: Path) -> None:
     Path("job.toml").write_text(JOB.replace('reads = ["lines"]', 'reads = ["line"]'))
     with pytest.raises(ConfigError, match=r"channel 'line', which is not there \(did you mean 'li"):
         load_job("job.toml")
 
 
-def test_a_name_in_a_module(folder: Path) -> None:
+def test_a_name_in_a_module(working_folder: Path) -> None:
     Path("myjobs.py").write_text(
         "from folkmoot.unified.api import JobBuilder\n"
         "builder = JobBuilder('a').workload('x', 'm:f')\n"
@@ -79,7 +69,7 @@ def test_a_name_in_a_module(folder: Path) -> None:
         load_job("myjobs:jobb")
 
 
-def test_a_file_that_is_not_there(folder: Path) -> None:
+def test_a_file_that_is_not_there(working_folder: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"job\.toml"):
         load_job("job.toml")
     with pytest.raises(ValueError, match="'ppo' is no job: give a file"):

@@ -10,12 +10,6 @@ from folkmoot.unified.api import JobBuilder, RLJobBuilder
 from folkmoot.unified.jobs import run_job
 
 ROLES = "unified.backends.rl_roles"
-TESTS = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def _roles_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", f"{TESTS.parent / 'src'}:{TESTS}")
 
 
 def six_roles() -> JobSpec:
@@ -32,10 +26,10 @@ def six_roles() -> JobSpec:
     "substrate", ["inprocess", "local", pytest.param("ray", marks=pytest.mark.faults)]
 )
 def test_six_roles_play_three_episodes(
-    tmp_path: Path, substrate: str, request: pytest.FixtureRequest
+    folder: Path, substrate: str, request: pytest.FixtureRequest
 ) -> None:
     address = request.getfixturevalue("ray_cluster") if substrate == "ray" else ""
-    outcome = run_job(six_roles(), tmp_path / "job", substrate, address)
+    outcome = run_job(six_roles(), folder / "job", substrate, address)
     assert outcome.exit_code == 0, outcome.reason
 
 
@@ -46,13 +40,13 @@ def mortals(folder: Path, ranks: list[int]) -> JobSpec:
     return job.build()
 
 
-def test_a_trainer_goes_on_with_those_who_live_and_finds_the_dead_again(tmp_path: Path) -> None:
-    assert run_job(mortals(tmp_path, [1]), tmp_path / "job").exit_code == 0
-    answers = (tmp_path / "answers").read_text().splitlines()
+def test_a_trainer_goes_on_with_those_who_live_and_finds_the_dead_again(folder: Path) -> None:
+    assert run_job(mortals(folder, [1]), folder / "job").exit_code == 0
+    answers = (folder / "answers").read_text().splitlines()
     assert answers[0] == "0"
     assert answers[-1] == "0 1"
 
 
-def test_a_step_in_which_nobody_lived_is_taken_once_more(tmp_path: Path) -> None:
-    assert run_job(mortals(tmp_path, [0, 1]), tmp_path / "job").exit_code == 0
-    assert (tmp_path / "answers").read_text().splitlines()[-1] == "0 1"
+def test_a_step_in_which_nobody_lived_is_taken_once_more(folder: Path) -> None:
+    assert run_job(mortals(folder, [0, 1]), folder / "job").exit_code == 0
+    assert (folder / "answers").read_text().splitlines()[-1] == "0 1"

@@ -85,17 +85,13 @@ def test_a_heap_is_a_file_of_the_channel(hold: Hold, hello: Hello) -> None:
         open_line(ChannelAddress("c", held.address, SECRET, 0.05), hello)
 
 
-def test_a_consumer_cannot_put_(hold: Hold) -> None:
-    held = hold()
-    line = raw(held, Hello("c"))
-    line.send(Put(1, [1]), [b"x"])
-    with pytest.raises(OSError, match=r"gone|reset"):
-        line.receive(10.0)
-
-
-def test_a_message_of_the_wrong_side_ends_the_connection(hold: Hold) -> None:
-    held = hold()
-    line = raw(held, Hello("c"))
-    line.send(messages.Done())
+@pytest.mark.parametrize(
+    ("message", "parts"), [(Put(1, [1]), [b"x"]), (messages.Done(), [])], ids=["put", "done"]
+)
+def test_what_a_consumer_must_not_say_ends_the_connection(
+    hold: Hold, message: messages.Message, parts: list[bytes]
+) -> None:
+    line = raw(hold(), Hello("c"))
+    line.send(message, parts)
     with pytest.raises(OSError, match=r"gone|reset"):
         line.receive(10.0)

@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from folkmoot.unified.channel import (
     AlreadyUsed,
+    Batch,
     ChannelError,
     ChannelLost,
     Closed,
@@ -37,6 +39,16 @@ def drain(channel: DataChannel, limit: int = 7) -> list[Any]:
     return [record for batch in channel.batches(limit) for record in batch]
 
 
+@contextmanager
+def waiting(consumer: DataChannel, other: DataChannel) -> Iterator[Future[Batch]]:
+    """A `get` that has found nothing yet, as another end sees."""
+    with ThreadPoolExecutor(1) as pool:
+        got = pool.submit(consumer.get)
+        while not other.stats().starved:
+            pass
+        yield got
+
+
 def test_records_come_out_in_the_order_they_were_put(hold: Hold) -> None:
     channel = hold().end()
     channel.put_many(range(200))
@@ -50,10 +62,7 @@ def test_get_waits_for_a_record(hold: Hold) -> None:
     """P5: an empty channel gave nothing at once, and its consumers asked in a loop."""
     held = hold()
     consumer, producer = held.end(), held.end()
-    with ThreadPoolExecutor(1) as pool:
-        got = pool.submit(consumer.get, 5)
-        while not producer.stats().starved:
-            pass
+    with waiting(consumer, producer) as got:
         producer.put("late")
         assert got.result(60).records == ["late"]
 
@@ -225,10 +234,7 @@ def test_an_array_in_use_is_not_written_over_when_one_who_waits_is_made_to_leave
     producer.put(np.full(LARGE, 1, np.uint8))
     with consumer.get() as batch:
         kept = batch[0]
-    with ThreadPoolExecutor(1) as pool:
-        got = pool.submit(consumer.get)
-        while not producer.stats().starved:
-            pass
+    with waiting(consumer, producer) as got:
         consumer.leave()
         with pytest.raises(Left):
             got.result(60)
@@ -374,10 +380,7 @@ def test_a_broker_that_ends_is_followed_by_another(hold: Hold) -> None:
 def test_those_who_wait_come_back_to_the_next_broker(hold: Hold) -> None:
     held = hold()
     producer, consumer = held.end(), held.end()
-    with ThreadPoolExecutor(1) as pool:
-        got = pool.submit(consumer.get, 5)
-        while not producer.stats().starved:
-            pass
+    with waiting(consumer, producer) as got:
         held.replace_broker()
         producer.put(1)
         assert got.result(60).records == [1]
@@ -430,10 +433,7 @@ def test_what_was_made_twice_is_put_once(hold: Hold) -> None:
 def test_who_waits_can_be_made_to_leave(hold: Hold) -> None:
     held = hold()
     channel, other = held.end(), held.end()
-    with ThreadPoolExecutor(1) as pool:
-        got = pool.submit(channel.get)
-        while not other.stats().starved:
-            pass
+    with waiting(channel, other) as got:
         channel.leave()
         with pytest.raises(Left):
             got.result(60)

@@ -22,6 +22,7 @@ from folkmoot.unified.master import events
 from folkmoot.unified.master.__main__ import substrate_of
 from folkmoot.unified.master.home import Home, JobOutcome, JobSettings
 from unified.substrate.processes import PATIENCE, wait_gone
+from unified.substrate.stand import end_all
 
 E = TypeVar("E", bound=msgspec.Struct)
 ROLES = "unified.master.roles"
@@ -161,9 +162,7 @@ class JobRun(JobWatch):
                 master.kill()
                 master.wait()
         if self.home.outcome() is None:
-            substrate = substrate_of(self.home)
-            substrate.open(2**40, lambda _: None)
-            substrate.end()
+            end_all(substrate_of(self.home))
 
 
 def left_on_ray(address: str, job: str) -> list[str]:
@@ -176,6 +175,10 @@ def left_on_ray(address: str, job: str) -> list[str]:
 
 def role(worker: str = "Stepper", **more: Any) -> RoleSpec:
     return RoleSpec(entry=f"{ROLES}:{worker}", **{"resource": SMALL, **more})
+
+
+# A job without steppers, which ends by itself.
+ASKING = {"adder": role("Adder", total=2, driver=False), "asker": role("Asker")}
 
 
 def on_folder(roles: dict[str, RoleSpec], folder: Path) -> dict[str, RoleSpec]:

@@ -54,21 +54,20 @@ class Caretaker(SubMaster):
 class Fails(Stepper):
     """Raises once the file `fail` is there."""
 
-    def start(self) -> int:
-        while not (self.folder / "fail").exists():
-            self.current.stopping.wait(0.01)
-        raise ArithmeticError("the loss is not a number")
-
-
-class FailsOnce(Stepper):
-    """The first process raises once the file `fail` is there."""
+    lives = 100  # how many of its processes do
 
     def start(self) -> int:
-        if self.actor.incarnation > 1:
+        if self.actor.incarnation > self.lives:
             return super().start()
         while not (self.folder / "fail").exists():
             self.current.stopping.wait(0.01)
         raise ArithmeticError("the loss is not a number")
+
+
+class FailsOnce(Fails):
+    """Only its first process does."""
+
+    lives = 1
 
 
 class Deaf(Stepper):

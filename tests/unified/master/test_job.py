@@ -12,7 +12,7 @@ from folkmoot.core.job.config import FailureDomain
 from folkmoot.unified.jobs import run_job
 from folkmoot.unified.master import events
 from folkmoot.unified.master.home import REPLACED, Home
-from unified.master.job_run import ROLES, job_run, role
+from unified.master.job_run import ASKING, ROLES, job_run, role
 
 
 def test_a_job_runs_to_its_end_and_leaves_nothing(folder: Path, ray: str) -> None:
@@ -26,8 +26,7 @@ def test_a_job_runs_to_its_end_and_leaves_nothing(folder: Path, ray: str) -> Non
 
 
 def test_roles_call_each_other(folder: Path, ray: str) -> None:
-    roles = {"adder": role("Adder", total=2, driver=False), "asker": role("Asker")}
-    with job_run(folder, roles, ray) as run:
+    with job_run(folder, ASKING, ray) as run:
         run.start()
         assert run.outcome().exit_code == 0
         run.nothing_left()
@@ -250,8 +249,7 @@ def test_a_standby_takes_over_when_the_master_is_gone(folder: Path, ray: str) ->
 
 def test_a_job_runs_in_the_threads_of_one_process(folder: Path) -> None:
     """For a debugger: nothing but this process."""
-    roles = {"adder": role("Adder", total=2, driver=False), "asker": role("Asker")}
-    spec = JobSpec(name="threads", roles=roles)
+    spec = JobSpec(name="threads", roles=ASKING)
     outcome = run_job(spec, folder / "job", substrate="inprocess")
     assert outcome.exit_code == 0
     assert not Home(folder / "job").run.exists()

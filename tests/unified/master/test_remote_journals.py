@@ -17,7 +17,7 @@ from folkmoot.unified.master.bucket_journal import BucketJournal
 from folkmoot.unified.master.open_journal import check_url
 from folkmoot.unified.master.store_journal import StoreJournal
 from support.servers import S3Server
-from unified.master.job_run import role
+from unified.master.job_run import ASKING
 
 Open = Callable[..., Log]
 
@@ -157,8 +157,7 @@ def test_a_job_keeps_its_state_there(
     folder: Path, place: str, request: pytest.FixtureRequest
 ) -> None:
     url = request.getfixturevalue(place)
-    roles = {"adder": role("Adder", total=2, driver=False), "asker": role("Asker")}
-    spec = JobSpec(name="threads", roles=roles)
+    spec = JobSpec(name="threads", roles=ASKING)
     outcome = run_job(spec, folder / "job", substrate="inprocess", state=url)
     assert outcome.exit_code == 0
     assert not (folder / "job" / "state").exists()

@@ -9,6 +9,7 @@ import pytest
 from folkmoot.unified.substrate import Substrate
 from folkmoot.unified.substrate.inprocess import InProcessSubstrate
 from folkmoot.unified.substrate.local import LocalSubstrate
+from unified.substrate.stand import end_all
 
 Open = Callable[[], Substrate]
 
@@ -41,9 +42,7 @@ def _on_ray(address: str, home: Path) -> Iterator[Open]:
 
     job = f"test{secrets.token_hex(4)}"
     yield lambda: RaySubstrate(job, home, address)
-    last = RaySubstrate(job, home, address)
-    last.open(2**40, lambda _: None)
-    last.end()
+    end_all(RaySubstrate(job, home, address))
 
 
 def _local(home: Path) -> Iterator[Open]:
@@ -56,6 +55,4 @@ def _local(home: Path) -> Iterator[Open]:
     yield local
     for substrate in made:
         substrate.close()
-    last = LocalSubstrate(home, alone=60.0)
-    last.open(2**40, lambda _: None)
-    last.end()
+    end_all(LocalSubstrate(home, alone=60.0))

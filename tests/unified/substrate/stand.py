@@ -21,6 +21,12 @@ from unified.substrate.processes import PATIENCE
 E = TypeVar("E", bound=msgspec.Struct)
 
 
+def end_all(substrate: Substrate) -> None:
+    """End whatever masters have left there."""
+    substrate.open(2**40, lambda _: None)
+    substrate.end()
+
+
 class Stand:
     def __init__(self, substrate: Substrate, folder: Path, epoch: int = 1) -> None:
         self.substrate, self.folder = substrate, folder

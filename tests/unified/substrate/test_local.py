@@ -12,7 +12,7 @@ from folkmoot.core.job.placement import Bundle
 from folkmoot.unified.substrate import Name, Superseded
 from folkmoot.unified.substrate.local import LocalSubstrate
 from unified.substrate.processes import stop, wait_for_file, wait_gone
-from unified.substrate.stand import Stand
+from unified.substrate.stand import Stand, end_all
 
 ALONE = 60.0
 
@@ -22,9 +22,7 @@ def home(folder: Path) -> Iterator[Path]:
     """The fork server's folder; what is left in it in the end is ended."""
     home = folder / "fork_server"
     yield home
-    last = LocalSubstrate(home)
-    last.open(2**40, lambda _: None)
-    last.end()
+    end_all(LocalSubstrate(home))
 
 
 def stand_at(home: Path, epoch: int = 1, alone: float = ALONE) -> Stand:
