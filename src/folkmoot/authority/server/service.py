@@ -115,11 +115,8 @@ class Service:
             message: m.ClientMessage | m.OwnerMessage = _messages.decode(payload)
         except UNREADABLE as error:
             raise Abort(Code.INVALID_ARGUMENT, f"not a message of a client: {error}") from None
-        if isinstance(message, m.OwnerMessage):
-            if key not in self.access.owners:
-                raise Abort(Code.PERMISSION_DENIED, "only an owner of the run may say that")
-        elif message.sender != key:
-            raise Abort(Code.PERMISSION_DENIED, "the message names another sender than its key")
+        if wrong := self.access.not_allowed(key, message):
+            raise Abort(Code.PERMISSION_DENIED, wrong)
         self._attending.heard(key)
         return message
 

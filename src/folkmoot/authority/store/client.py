@@ -17,7 +17,7 @@ from folkmoot.authority.shown import Shown
 from folkmoot.authority.store.genesis import Genesis
 from folkmoot.authority.store.kv import Store, StoreError, StoreGone
 from folkmoot.authority.store.kv.open import open_store, parse_url
-from folkmoot.authority.store.mail import Message, not_allowed
+from folkmoot.authority.store.mail import Message
 from folkmoot.authority.store.post import Post
 from folkmoot.authority.store.record import Place, Step
 from folkmoot.authority.store.traffic import Traffic, counted
@@ -80,7 +80,7 @@ class StoreAuthority:
         try:
             async with asyncio.timeout(SUBMIT_TIMEOUT):
                 genesis = await self._begun()
-                if wrong := not_allowed(genesis, self._identity.public, message):
+                if wrong := genesis.access.not_allowed(self._identity.public, message):
                     raise Denied(f"{self.url}: {wrong}")
                 return await self._deliver(message)
         except StoreGone as error:
@@ -156,7 +156,8 @@ class StoreAuthority:
             self._expected[slot] = self._loop.create_future()
             claimed.append(slot)
             if before is not None:
-                self._call(_lose, before)  # a store that is empty hands its slots out again
+                # A store that is empty hands its slots out again.
+                self._call(_fail, before, StoreGone("the store has lost the message"))
 
         post, near = self._poster_post(), self._worker.next_slot()
         slot, data = post.send(message, self._worker.mailbox, expect, near)
@@ -196,8 +197,8 @@ class StoreAuthority:
     def _on_began(self, genesis: Genesis, place: Place) -> None:
         self._genesis, self._gone = genesis, None
         for slot, answer in list(self._expected.items()):
-            if slot < place.mailbox.next and slot not in place.mailbox.holes and not answer.done():
-                answer.set_exception(StoreGone("we slept while the message was taken or passed"))
+            if slot < place.mailbox.next and slot not in place.mailbox.holes:
+                _fail(answer, StoreGone("we slept while the message was taken or passed"))
         self._show(place)
         self._shown.tell()
 
@@ -209,9 +210,7 @@ class StoreAuthority:
             if answer is not None and not answer.done():
                 answer.set_result(refused)
         for slot in step.place.record.given_up:
-            answer = self._expected.get(slot)
-            if answer is not None and not answer.done():
-                answer.set_exception(_GivenUp())
+            _fail(self._expected.get(slot), _GivenUp())
         if self._listen is not None:
             for effect in step.effects:
                 self._listen(effect, step.place.time)
@@ -224,8 +223,7 @@ class StoreAuthority:
     def _on_ended(self, error: Exception) -> None:
         self._shown.problem = error
         for answer in list(self._expected.values()):
-            if not answer.done():
-                answer.set_exception(error)
+            _fail(answer, error)
         self._shown.tell()
 
     def _show(self, place: Place) -> None:
@@ -244,6 +242,6 @@ def _forget(answer: "asyncio.Future[m.Refused | None]") -> None:
         answer.exception()
 
 
-def _lose(answer: "asyncio.Future[m.Refused | None]") -> None:
-    if not answer.done():
-        answer.set_exception(StoreGone("the store has lost the message"))
+def _fail(answer: "asyncio.Future[m.Refused | None] | None", error: Exception) -> None:
+    if answer is not None and not answer.done():
+        answer.set_exception(error)

@@ -47,18 +47,9 @@ def read_mail(genesis: Genesis, mail: Mail) -> Message:
         raise BadMail(str(error)) from None
     except UNREADABLE as error:
         raise BadMail(f"it is not a message of a client: {error}") from error
-    if wrong := not_allowed(genesis, key, message):
+    if wrong := genesis.access.not_allowed(key, message):
         raise BadMail(wrong)
     return message
-
-
-def not_allowed(genesis: Genesis, key: bytes, message: Message) -> str | None:
-    """Why the owner of a key may not say this, or None."""
-    if not genesis.access.member(key):
-        return "this key is not on the run's allow-list"
-    if isinstance(message, m.OwnerMessage):
-        return None if key in genesis.access.owners else "only an owner of the run may say that"
-    return None if message.sender == key else "the message names another sender than its key"
 
 
 def _context(genesis: Genesis, slot: int) -> tuple[bytes, ...]:
