@@ -240,7 +240,7 @@ def _epoch(run: Record) -> Epoch:
     started = int(epoch["started"])
     slots, left = list(client_slots(run)), epoch["left"]
     clients = tuple(
-        Client(s["id"].tobytes(), _address(s), _hash(s), _left(left[place]))
+        Client(s["id"].tobytes(), _address(s), _hash(s), layout.LEFT[left[place]])
         for place, s in enumerate(slots)
     )
     vitals = b"".join(VITAL.pack(int(s["seen"]) - started, int(s["speed"])) for s in slots)
@@ -277,10 +277,6 @@ def _proven(run: Record) -> bytes:
     return with_bits(
         bytes((count + 7) // 8), (place for place, at in enumerate(slots) if bit(column, at))
     )
-
-
-def _left(why: int) -> Left | None:
-    return layout.LEFT[why]
 
 
 def _why(number: int) -> Left:

@@ -52,15 +52,18 @@ def _request(parts: SplitResult, body: bytes) -> bytes:
     return f"{head}Connection: close\r\n\r\n".encode() + body
 
 
+async def read_head(reader: asyncio.StreamReader) -> tuple[str, dict[str, str]]:
+    """The first line of a request or an answer, and its fields."""
+    first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    pairs = (line.partition(":") for line in lines)
+    return first, {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+
 async def _answer(reader: asyncio.StreamReader) -> bytes:
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    first, *lines = head.split("\r\n")
+    first, fields = await read_head(reader)
     _, _, status = first.partition(" ")
     if not first.startswith("HTTP/1.") or not status.startswith("200"):
         raise OSError(f"HTTP {status}" if first.startswith("HTTP/") else "it does not speak HTTP")
-    fields = {
-        name.strip().lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)
-    }
     if "chunked" in fields.get("transfer-encoding", "").lower():
         return await _chunks(reader)
     length = fields.get("content-length")

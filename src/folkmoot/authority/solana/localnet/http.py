@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
+from folkmoot.authority.solana.post import read_head
+
 BODY_MAX = 64 * 1024
 IDLE_SECONDS = 60.0
 Answer = Callable[[bytes], Awaitable[bytes]]
@@ -37,15 +39,11 @@ async def serve_connection(
 
 async def _request(reader: asyncio.StreamReader) -> tuple[bytes, bool]:
     try:
-        head = await reader.readuntil(b"\r\n\r\n")
+        first, fields = await read_head(reader)
     except asyncio.LimitOverrunError:
         raise BadRequest("the head of the request is too long") from None
-    first, *lines = head.decode("latin-1").split("\r\n")
     if not first.startswith("POST "):
         raise BadRequest("send JSON-RPC by POST")
-    fields = {
-        name.strip().lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)
-    }
     length = fields.get("content-length", "")
     if not length.isdecimal() or int(length) > BODY_MAX:
         raise BadRequest(f"a request has a Content-Length of at most {BODY_MAX}")

@@ -156,9 +156,8 @@ class LocalLedger:
             for key in made.message.account_keys:
                 self._behind[1].setdefault(key, self.account(key))
         result = self.svm.send_transaction(made)
-        failed = isinstance(result, FailedTransactionMetadata)
         error = as_json(result.err()) if isinstance(result, FailedTransactionMetadata) else None
-        if failed and error in ("AlreadyProcessed", "BlockhashNotFound", "AccountNotFound"):
+        if error in ("AlreadyProcessed", "BlockhashNotFound", "AccountNotFound"):
             return
         self.statuses[signature] = LedgerStatus(self.slot, error)
         while len(self.statuses) > STATUSES_MAX:

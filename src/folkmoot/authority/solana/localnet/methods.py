@@ -4,7 +4,7 @@ import asyncio
 import base64
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import zstandard
 from solders.account import Account
@@ -19,6 +19,7 @@ from folkmoot.authority.solana.transactions import LAMPORTS_PER_SIGNATURE
 VERSION = "4.1.2"
 KEYS_MAX = 256
 Params = list[Any]
+Named = TypeVar("Named", Pubkey, Hash, Signature)
 
 
 class JsonRpcMethods:
@@ -34,10 +35,12 @@ class JsonRpcMethods:
             "getSlot": lambda params: ledger.slot,
             "getBlockHeight": lambda params: ledger.slot,
             "getLatestBlockhash": self._blockhash,
-            "isBlockhashValid": lambda params: self.context(ledger.valid(_hash(params))),
-            "getBalance": lambda params: self.context(self._lamports(_key(params))),
+            "isBlockhashValid": lambda params: self.context(ledger.valid(_parsed(Hash, params))),
+            "getBalance": lambda params: self.context(self._lamports(_parsed(Pubkey, params))),
             "getMinimumBalanceForRentExemption": self._rent,
-            "getAccountInfo": lambda params: self.context(self._account(_key(params), params)),
+            "getAccountInfo": lambda params: self.context(
+                self._account(_parsed(Pubkey, params), params)
+            ),
             "getMultipleAccounts": self._accounts,
             "getFeeForMessage": lambda params: self.context(LAMPORTS_PER_SIGNATURE),
             "getRecentPrioritizationFees": lambda params: [
@@ -45,7 +48,7 @@ class JsonRpcMethods:
             ],
             "getSignatureStatuses": self._statuses,
             "requestAirdrop": lambda params: str(
-                ledger.airdrop(_key(params), _number(params, 1, "lamports"))
+                ledger.airdrop(_parsed(Pubkey, params), _number(params, 1, "lamports"))
             ),
             "sendTransaction": self._send,
             "simulateTransaction": self._simulate,
@@ -87,16 +90,12 @@ class JsonRpcMethods:
         return None if found is None else told(found, _options(params, 1))
 
     def _accounts(self, params: Params) -> Any:
-        keys = params[0] if params and isinstance(params[0], list) else []
-        if len(keys) > KEYS_MAX:
-            raise NodeError(-32602, f"Too many inputs provided; max {KEYS_MAX}")
-        return self.context([self._account(_key([key]), params) for key in keys])
+        keys = [_parsed(Pubkey, [name]) for name in _names(params)]
+        return self.context([self._account(key, params) for key in keys])
 
     def _statuses(self, params: Params) -> Any:
-        names = params[0] if params and isinstance(params[0], list) else []
-        if len(names) > KEYS_MAX:
-            raise NodeError(-32602, f"Too many inputs provided; max {KEYS_MAX}")
-        return self.context([self._status(_signature(name)) for name in names])
+        known = [_parsed(Signature, [name]) for name in _names(params)]
+        return self.context([self._status(signature) for signature in known])
 
     def _status(self, signature: Signature) -> Any:
         known = self.ledger.statuses.get(signature)
@@ -197,22 +196,16 @@ def _number(params: Params, at: int, what: str) -> int:
     return int(params[at])
 
 
-def _key(params: Params) -> Pubkey:
-    try:
-        return Pubkey.from_string(params[0])
-    except (ValueError, TypeError, IndexError) as error:
-        raise NodeError(-32602, f"Invalid param: {error}") from None
+def _names(params: Params) -> list[Any]:
+    """Of as many as one request may ask for."""
+    names = params[0] if params and isinstance(params[0], list) else []
+    if len(names) > KEYS_MAX:
+        raise NodeError(-32602, f"Too many inputs provided; max {KEYS_MAX}")
+    return names
 
 
-def _hash(params: Params) -> Hash:
+def _parsed(kind: type[Named], params: Params) -> Named:
     try:
-        return Hash.from_string(params[0])
+        return kind.from_string(params[0])
     except Exception as error:  # solders has an error of its own for each kind
-        raise NodeError(-32602, f"Invalid param: {error}") from None
-
-
-def _signature(name: Any) -> Signature:
-    try:
-        return Signature.from_string(name)
-    except (ValueError, TypeError) as error:
         raise NodeError(-32602, f"Invalid param: {error}") from None
