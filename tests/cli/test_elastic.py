@@ -12,7 +12,7 @@ import pytest
 
 from folkmoot.authority.store.kv.open import open_store
 from folkmoot.core.iteration import keys
-from support.commands import FOLKMOOT, folkmoot
+from support.commands import FOLKMOOT, folkmoot, ran
 from support.stores import TcpServer
 
 RUN = [*FOLKMOOT, "elastic", "run"]
@@ -58,9 +58,8 @@ def script(tmp_path: Path) -> Path:
     return tmp_path / "script.py"
 
 
-def run(*arguments: str | Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    command = [*RUN, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return ran("elastic", "run", *arguments)
 
 
 def test_a_rank_that_dies_starts_again_while_the_others_go_on(

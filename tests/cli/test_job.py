@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.unified.master.home import Home
-from support.commands import FOLKMOOT, folkmoot
+from support.commands import FOLKMOOT, folkmoot, ran
 from unified.master.job_run import ROLES, JobWatch
 from unified.substrate.processes import wait_for_file, wait_gone
 
@@ -35,8 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def submit() -> str:
     """A process: the job goes on when it has ended."""
-    command = [*FOLKMOOT, "job", "submit", "job.toml"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=True).stdout
+    return ran("job", "submit", "job.toml", check=True).stdout
 
 
 def said(*arguments: str) -> str:

@@ -1,12 +1,11 @@
 """A run that a store keeps, by the commands that people type."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from faults.live import PATIENCE, write_config
-from support.commands import FOLKMOOT, folkmoot
+from support.commands import folkmoot, ran
 
 
 @pytest.fixture(params=["tcp_store_url", "etcd_url"])
@@ -16,8 +15,8 @@ def url(request: pytest.FixtureRequest) -> str:
 
 def test_up_trains_a_run_in_a_store_of_its_own(tmp_path: Path) -> None:
     write_config(tmp_path, clients=2, steps=6, rounds=6)
-    command = [*FOLKMOOT, "up", "run.toml", "--authority=store", "--clients=2", "--folder=out"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
+    words = ("run.toml", "--authority=store", "--clients=2", "--folder=out")
+    done = ran("up", *words, cwd=tmp_path, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Finished at step 6 of 6" in done.stdout
     assert (tmp_path / "out" / "store" / "output.txt").exists()

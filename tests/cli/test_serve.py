@@ -1,19 +1,11 @@
 """`folkmoot serve` as a process: how to join what it serves, and what it cannot use."""
 
-import subprocess
 from pathlib import Path
 
 from folkmoot.authority.server.keeper import Keeper
 from folkmoot.core.coordinator import messages as m
 from folkmoot.runs.config import load_run
-from support.commands import FOLKMOOT, RUN_FILE, folkmoot, served
-
-
-def serve(file: Path, state: Path) -> "subprocess.CompletedProcess[str]":
-    command = [*FOLKMOOT, "serve", str(file), "--state", str(state)]
-    return subprocess.run(
-        [*command, "--listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=120
-    )
+from support.commands import RUN_FILE, folkmoot, ran, served
 
 
 def test_a_damaged_journal_is_not_a_new_run(tmp_path: Path) -> None:
@@ -31,7 +23,7 @@ def test_a_damaged_journal_is_not_a_new_run(tmp_path: Path) -> None:
     damaged = data[:at] + b"\xff" * 4 + data[at + 4 :]
     journal.write_bytes(damaged)
     for _ in range(2):
-        ended = serve(file, state)
+        ended = ran("serve", file, "--state", state, "--listen", "127.0.0.1:0")
         assert ended.returncode != 0
         assert "Traceback" not in ended.stderr
         said = " ".join(ended.stderr.replace("│", " ").split())

@@ -4,16 +4,13 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from folkmoot.authority.store.kv.open import open_store
-from support.commands import FOLKMOOT, ended, folkmoot, start
-
-SERVE = [*FOLKMOOT, "store", "serve"]
+from support.commands import ended, folkmoot, ran, start
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -38,7 +35,7 @@ def test_it_listens_only_where_it_is_told(tcp_store_url: str) -> None:
 
 def test_a_taken_port_is_one_sentence(tcp_store_url: str) -> None:
     port = tcp_store_url.rpartition(":")[2]
-    done = subprocess.run([*SERVE, "--port", port], capture_output=True, text=True, timeout=120)
+    done = ran("store", "serve", "--port", port)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
     assert re.search(rf"cannot listen at 127.0.0.1:{port}: .* give another --port", last)
@@ -53,9 +50,7 @@ def test_help_says_that_nothing_is_kept_and_what_keeps_it() -> None:
 def test_without_torch_it_says_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('no module named torch')")
     path = os.pathsep.join([str(tmp_path), *sys.path])
-    done = subprocess.run(
-        SERVE, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": path}
-    )
+    done = ran("store", "serve", env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 1
     assert "pip install 'folkmoot[train]', or use etcd" in done.stderr
     assert "Traceback" not in done.stderr

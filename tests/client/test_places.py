@@ -1,6 +1,5 @@
 """A client protects its owner: what a run may use on its machine, and what it may not."""
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from folkmoot.core.data_config import (
 from folkmoot.core.model_config import HuggingFaceConfig
 from folkmoot.runs.join import join_run
 from folkmoot.runs.serve import serve_run
-from support.commands import FOLKMOOT, RUN_FILE
+from support.commands import RUN_FILE, ran
 from support.small_run import compile_kernels, make_run
 
 SERVED = """
@@ -32,23 +31,13 @@ paths = ["{secret}"]
 """
 
 
-def join(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*FOLKMOOT, "join", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
 def test_a_server_cannot_make_a_client_read_or_write_elsewhere(tmp_path: Path) -> None:
     secret, hidden, work = tmp_path / "secret", tmp_path / "home/.config", tmp_path / "work"
     secret.write_text("private " * 1000)
     work.mkdir()
     run = RUN_FILE.replace('"checkpoints"', f'"{hidden}"') + SERVED.format(secret=secret)
     with served(tmp_path / "there", run) as server:
-        ended = join(work, server.address, "--run-id", "moot")
+        ended = ran("join", server.address, "--run-id", "moot", cwd=work)
     assert ended.returncode != 0
     said = " ".join(ended.stderr.split())
     assert f"join with --trust {hidden} --trust {secret}; or name places of yours" in said
@@ -58,7 +47,7 @@ def test_a_server_cannot_make_a_client_read_or_write_elsewhere(tmp_path: Path) -
 def test_a_run_id_does_not_lead_out_of_the_output_folder(tmp_path: Path) -> None:
     work = tmp_path / "deep/er/work"
     work.mkdir(parents=True)
-    ended = join(work, "127.0.0.1:1", "--run-id", "../../../x")
+    ended = ran("join", "127.0.0.1:1", "--run-id", "../../../x", cwd=work)
     assert ended.returncode != 0
     assert "must be a name of 1 to 64 letters" in " ".join(ended.stderr.split())
     assert [p.name for p in tmp_path.iterdir()] == ["deep"]

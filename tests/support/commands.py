@@ -37,6 +37,12 @@ def start(*words: str | Path, **how: Any) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, **how)
 
 
+def ran(*words: str | Path, **how: Any) -> "subprocess.CompletedProcess[str]":
+    """The same, once it ended by itself."""
+    command = [*FOLKMOOT, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, **{"timeout": 120, **how})
+
+
 def ended(process: "subprocess.Popen[str]", number: signal.Signals) -> str:
     """What a process printed until a signal ended it, in order."""
     process.send_signal(number)
