@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import random
+from typing import Any
 
 import torch
 from torch import nn
@@ -35,6 +36,18 @@ def closure(model: nn.Module, draw: torch.Generator) -> Closure:
         loss = (y - torch.tanh(x.flip(1))).square().mean()
         loss.backward()
         return loss.item()
+
+    return run
+
+
+def noise(method: Any, seed: int) -> Closure:
+    """No training: gradients that the seed gives."""
+
+    def run(number: int) -> float:
+        g = torch.Generator().manual_seed(seed * 100 + number)
+        for p in method.flat.parameters:
+            p.grad += torch.randn(p.shape, generator=g)
+        return 0.0
 
     return run
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from folkmoot.core.method_config import DenseConfig, DiLoCoConfig, MethodConfig, SparseLoCoConfig
 from folkmoot.learning.methods import Method, build
 from folkmoot.learning.methods.protocol import Closure, RefusedPayload
+from learning.method_run import noise
 
 CONFIGS: list[MethodConfig] = [
     DenseConfig(weight_decay=0.1),
@@ -91,16 +92,6 @@ def test_the_number_of_threads_does_not_change_a_bit(config: MethodConfig) -> No
     finally:
         torch.set_num_threads(threads)
     assert results[0] == results[1] == results[2]
-
-
-def noise(method: Method, seed: int) -> Closure:
-    def closure(number: int) -> float:
-        g = torch.Generator().manual_seed(seed * 100 + number)
-        for p in method.flat.parameters:  # type: ignore[attr-defined]
-            p.grad += torch.randn(p.shape, generator=g)
-        return 0.0
-
-    return closure
 
 
 def joiner(config: MethodConfig, peer: Client, number: int) -> Client:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from folkmoot.core.method_config import SparseLoCoConfig
 from folkmoot.learning.methods.bfloat16 import AMPLITUDE_LIMIT
-from folkmoot.learning.methods.protocol import Closure
 from folkmoot.learning.methods.sparse_wire import CHUNK, SparseWire
 from folkmoot.learning.methods.sparseloco import SparseLoCoMethod
+from learning.method_run import noise
 
 
 def wire_of(count: int, k: int) -> SparseWire:
@@ -77,29 +77,21 @@ def test_levels_that_are_no_size_are_refused(bad: float) -> None:
     assert refusal.reason == "level"
 
 
-def scripted_grads(method: SparseLoCoMethod, seed: int) -> Closure:
-    def closure(number: int) -> float:
-        g = torch.Generator().manual_seed(seed * 10 + number)
-        for p in method.flat.parameters:
-            assert p.grad is not None
-            p.grad += torch.randn(p.shape, generator=g)
-        return 0.0
-
-    return closure
+def small() -> SparseLoCoMethod:
+    return SparseLoCoMethod(torch.nn.Linear(50, 9), SparseLoCoConfig(local_steps=2, k=3))
 
 
 def scripted(method: SparseLoCoMethod, seed: int) -> bytes:
-    return method.contribute(scripted_grads(method, seed), seed, 1e-2).payload
+    return method.contribute(noise(method, seed), seed, 1e-2).payload
 
 
 def test_nothing_is_lost_between_what_is_sent_and_what_is_kept() -> None:
-    method = SparseLoCoMethod(torch.nn.Linear(50, 9), SparseLoCoConfig(local_steps=2, k=3))
-    free = SparseLoCoMethod(torch.nn.Linear(50, 9), SparseLoCoConfig(local_steps=2, k=3))
+    method, free = small(), small()
     free.flat.weights.copy_(method.flat.weights)
     kept = method.error.clone()
     for seed in range(4):
         payload = scripted(method, seed)
-        distance, _ = free.local.run(scripted_grads(free, seed), 1e-2)
+        distance, _ = free.local.run(noise(free, seed), 1e-2)
         place, value = method.wire.unpack(payload)
         whole = method.error.clone()
         whole[place] += value
@@ -110,7 +102,7 @@ def test_nothing_is_lost_between_what_is_sent_and_what_is_kept() -> None:
 
 
 def test_a_contribution_that_did_not_arrive_comes_back() -> None:
-    method = SparseLoCoMethod(torch.nn.Linear(50, 9), SparseLoCoConfig(local_steps=2, k=3))
+    method = small()
     payload = scripted(method, 1)
     place, value = method.wire.unpack(payload)
     missing = method.error.clone()
