@@ -14,7 +14,7 @@ import torch
 from msgspec.structs import replace
 
 from folkmoot.core.coordinator import Phase
-from folkmoot.core.coordinator.assignment import Share, Span
+from folkmoot.core.coordinator.assignment import Share, Span, numbers
 from folkmoot.core.coordinator.audits import audited_samples, auditors, found, others
 from folkmoot.core.coordinator.config import CoordinatorConfig, Run
 from folkmoot.core.coordinator.standing import count_audits, weigh
@@ -44,10 +44,9 @@ class Auditor:
         key = (sha256(b"".join(payloads)).digest(), client.threads)
         if key not in self._found:
             began = time.process_time()
-            ids = [i for span in samples for i in range(span.start, span.stop)]
             along = client.method.contrast(payloads[0], payloads[1:])
             torch.set_num_threads(client.threads)
-            good = passes(client.model, along, client.data.samples(ids))
+            good = passes(client.model, along, client.data.samples(numbers(samples)))
             torch.set_num_threads(1)
             self._found[key] = good
             self._took = time.process_time() - began

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from folkmoot.core.coordinator import Run
-from folkmoot.core.coordinator.assignment import Share, Span, total
+from folkmoot.core.coordinator.assignment import Share, Span, numbers, total
 from folkmoot.core.coordinator.state import STORED_ROUNDS
 from folkmoot.core.data_config import DataConfig, SourceConfig
 from folkmoot.core.method_config import DistroConfig
@@ -161,7 +161,7 @@ class Learner:
 
     def train(self, step: int, share: Share, stopped: Callable[[], bool]) -> Worked:
         """Train a share; what peers need of it comes back. The model stays as it was."""
-        ids = [i for span in share for i in range(span.start, span.stop)]
+        ids = numbers(share)
         parts = [p for p in np.array_split(ids, min(self.method.local_steps, len(ids))) if len(p)]
 
         def closure(i: int) -> float:
@@ -208,8 +208,8 @@ class Learner:
         along = self.method.contrast(payload, others)
         if along is None:
             return None
-        ids = [i for span in samples for i in range(span.start, span.stop)]
-        return passes(self.model, along, self.data.samples(ids), self.run.model.precision)
+        tokens = self.data.samples(numbers(samples))
+        return passes(self.model, along, tokens, self.run.model.precision)
 
     # Keeping it.
 

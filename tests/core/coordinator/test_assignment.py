@@ -15,6 +15,7 @@ from folkmoot.core.coordinator.assignment import (
     Span,
     cut,
     merge,
+    numbers,
     total,
     weights_from_speeds,
 )
@@ -34,10 +35,6 @@ def disjoint(draw: st.DrawFn) -> tuple[Span, ...]:
     return tuple(draw(st.permutations(spans)))
 
 
-def samples(spans: tuple[Span, ...]) -> list[int]:
-    return [sample for span in spans for sample in range(span.start, span.stop)]
-
-
 @given(disjoint(), st.integers(1, 40), SEEDS, st.data())
 def test_every_sample_is_assigned_exactly_once(
     spans: tuple[Span, ...], clients: int, seed: int, data: st.DataObject
@@ -45,7 +42,7 @@ def test_every_sample_is_assigned_exactly_once(
     weights = data.draw(weights_of(clients))
     assignment = Assignment(spans, seed, range(clients), weights)
     shares = assignment.shares()
-    assert [s for _, share in shares for s in samples(share)] == samples(spans)
+    assert [s for _, share in shares for s in numbers(share)] == numbers(spans)
     assert len({index for index, _ in shares}) == len(shares) == min(clients, total(spans))
     assert all(assignment.share(index) == share for index, share in shares)
     assert sorted(assignment.busy().tolist()) == sorted(index for index, _ in shares)
@@ -117,19 +114,19 @@ def test_a_faster_client_never_gets_less(
 @given(disjoint(), st.integers(0, 70), st.integers(0, 70), st.integers(0, 70))
 def test_cutting_in_two_loses_nothing(spans: tuple[Span, ...], a: int, b: int, c: int) -> None:
     start, middle, stop = sorted((a, b, c))
-    assert samples(cut(spans, start, stop)) == samples(spans)[start:stop]
+    assert numbers(cut(spans, start, stop)) == numbers(spans)[start:stop]
     parts = (*cut(spans, start, middle), *cut(spans, middle, stop))
-    assert samples(parts) == samples(cut(spans, start, stop))
+    assert numbers(parts) == numbers(cut(spans, start, stop))
     assert all(len(span) > 0 for span in parts)
 
 
 @given(disjoint())
 def test_merging_keeps_the_samples_in_as_few_spans_as_there_are(spans: tuple[Span, ...]) -> None:
     merged = merge(spans)
-    assert samples(merged) == sorted(samples(spans))
+    assert numbers(merged) == sorted(numbers(spans))
     assert merge(merged) == merged
     assert all(a.stop < b.start for a, b in pairwise(merged))
-    assert total(merged) == total(spans) == len(samples(spans))
+    assert total(merged) == total(spans) == len(numbers(spans))
 
 
 SPEEDS = st.lists(st.integers(0, 2**31), min_size=1, max_size=40)

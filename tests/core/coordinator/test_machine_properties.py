@@ -13,7 +13,7 @@ from hypothesis import Phase, given, settings
 from core.coordinator.strategies import MAKERS, SEQ, STEPS, Step, runs
 from folkmoot.core.coordinator import Coordinator, apply, create, decode, encode
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.assignment import Share
+from folkmoot.core.coordinator.assignment import numbers
 from folkmoot.core.coordinator.config import CoordinatorConfig, Run
 from folkmoot.core.coordinator.health import participant_item
 from folkmoot.core.coordinator.machine import next_tick
@@ -36,7 +36,7 @@ class Ledger:
         match effect:
             case m.RoundStarted(height=height, samples=samples):
                 assert samples in (0, ramp(after.run.config, self.next))
-                self.start(height, samples, numbered(after.round.spans))
+                self.start(height, samples, numbers(after.round.spans))
             case m.RoundJudged(height=height, attested=attested, owed=owed):
                 assert closing is not None
                 learnt = seen_by_quorum(after, closing, height)
@@ -70,12 +70,8 @@ class Ledger:
         parts = [self.attested, self.owed, *self.flying.values()]
         assert sum(map(len, parts)) == len(set().union(*parts)) == self.next, "a sample twice"
         assert set().union(*parts) == set(range(progress.data_index)), "a sample lost"
-        assert sorted(self.owed) == numbered(progress.owed)
+        assert sorted(self.owed) == numbers(progress.owed)
         assert progress.tokens == SEQ * len(self.attested)
-
-
-def numbered(spans: Share) -> list[int]:
-    return [sample for span in spans for sample in range(span.start, span.stop)]
 
 
 def ramp(config: CoordinatorConfig, index: int) -> int:
@@ -106,7 +102,7 @@ def seen_by_quorum(state: Coordinator, by: Round, height: int) -> set[int]:
                 for p in (fnv1a(item, key) % shape.bits for key in shape.keys)
             )
         if votes >= quorum:
-            learnt |= set(numbered(share))
+            learnt |= set(numbers(share))
     return learnt
 
 

@@ -34,6 +34,11 @@ def total(spans: Sequence[Span]) -> int:
     return sum(map(len, spans))
 
 
+def numbers(spans: Sequence[Span]) -> list[int]:
+    """The samples one by one."""
+    return [number for span in spans for number in range(span.start, span.stop)]
+
+
 def merge(spans: Sequence[Span]) -> Share:
     """The same samples as few, sorted spans."""
     merged: list[Span] = []
