@@ -34,6 +34,7 @@ from folkmoot.core.coordinator import Coordinator, Phase
 from folkmoot.core.coordinator.client.waiting import PROBES_PER_SILENCE, SHORTEST_SILENCE
 from folkmoot.core.coordinator.committee import is_checkpointer
 from folkmoot.host.signing import Identity
+from folkmoot.host.tasks import end_tasks
 from folkmoot.runs.local_processes import LocalRun
 from processes import running_seconds
 from run_observer import Observer
@@ -234,8 +235,7 @@ async def measure(local: LocalRun, wanted: list[str]) -> dict[str, dict[str, Any
             seconds, rounds = GOALS[name]
             rows[name] = _row(name, cost, usual, seconds + rounds * usual)
     finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+        await end_tasks([following])
         await authority.close()
     return rows
 

@@ -27,6 +27,7 @@ from typing import Any
 import results
 from folkmoot.authority.open import open_authority
 from folkmoot.host.signing import Identity
+from folkmoot.host.tasks import end_tasks
 from folkmoot.runs.local_processes import LocalRun
 from processes import own_memory_mb
 from run_observer import Observer
@@ -163,9 +164,7 @@ async def soaked(local: LocalRun, rounds: int, calm: bool) -> Soak:
             tasks.append(asyncio.create_task(soak.churn()))
         await soak.look(rounds)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(tasks)
         await authority.close()
     return soak
 

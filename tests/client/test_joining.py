@@ -15,6 +15,7 @@ from folkmoot.core import coordinator
 from folkmoot.core.coordinator import messages as m
 from folkmoot.exchange.peer.address import Address, encode_address
 from folkmoot.host.event_log import Record
+from folkmoot.host.tasks import end_tasks
 from folkmoot.observe.narrator import Narrator
 from folkmoot.runs.join import join_run
 from folkmoot.runs.serve import serve_run
@@ -46,8 +47,7 @@ async def test_a_client_says_that_nobody_listens_where_it_was_sent(tmp_path: Pat
     hear = Told()
     joining = asyncio.create_task(join_run(f"127.0.0.1:{port}", "moot", tmp_path, tell=hear))
     await hear.doing(f"waits for 127.0.0.1:{port}: nobody listens there; is the server running")
-    joining.cancel()
-    await asyncio.gather(joining, return_exceptions=True)
+    await end_tasks([joining])
 
 
 async def test_a_client_says_what_it_does_and_waits_for_before_it_trains(
@@ -74,8 +74,7 @@ async def test_a_client_says_what_it_does_and_waits_for_before_it_trains(
         monkeypatch.setattr(client, "TAKEN_PATIENCE", 0.0)
         with pytest.raises(Denied, match="a client with this key takes part already, and stays"):
             await join_run(server.address, "moot", tmp_path / "eve", key=copied, trust=(ALL,))
-        joining.cancel()
-        await asyncio.gather(joining, return_exceptions=True)
+        await end_tasks([joining])
 
 
 async def test_a_client_says_that_it_reaches_none_of_those_who_are_there(tmp_path: Path) -> None:
@@ -91,8 +90,7 @@ async def test_a_client_says_that_it_reaches_none_of_those_who_are_there(tmp_pat
                 join_run(server.address, "moot", tmp_path / "ana", trust=(ALL,), tell=hear)
             )
             await hear.doing("reached none of 1 clients that are there: is UDP let through")
-            joining.cancel()
-            await asyncio.gather(joining, return_exceptions=True)
+            await end_tasks([joining])
 
 
 def test_what_is_waited_for_follows_from_the_state(tmp_path: Path) -> None:

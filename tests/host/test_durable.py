@@ -18,6 +18,7 @@ from folkmoot.core.federation import messages as f
 from folkmoot.host import durable
 from folkmoot.host.durable import Durable, Step
 from folkmoot.host.journal import Fenced, Journal, JournalError
+from folkmoot.host.tasks import end_tasks
 
 RUN = Run(
     run_id="moot",
@@ -55,8 +56,7 @@ async def served(held: Held) -> AsyncIterator[Held]:
     try:
         yield held
     finally:
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+        await end_tasks([serving])
         held.close()
 
 

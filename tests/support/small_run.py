@@ -38,6 +38,7 @@ from folkmoot.core.model_config import GptConfig
 from folkmoot.core.schedule import Constant
 from folkmoot.exchange.peer import Limits, Peer, PeerConfig
 from folkmoot.host.signing import Identity
+from folkmoot.host.tasks import end_tasks
 from folkmoot.runs.stored_checkpoint import check_stored
 from support.authorities import OWNER, RunKeeper, ServerKeeper
 
@@ -139,8 +140,7 @@ class RunMember:
         """Gone without a word, as after a power cut."""
         if self.task is None:
             return
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
+        await end_tasks([self.task])
         await self.peer.close()
         await self.authority.close()
         self.task = None
