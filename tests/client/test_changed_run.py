@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -17,6 +18,12 @@ from folkmoot.runs.control import extend_run, pause_run, resume_run, update_run
 from folkmoot.runs.join import join_run
 from folkmoot.runs.serve import serve_run
 from support.small_run import compile_kernels, make_run
+
+
+def told(folder: Path, kind: type[Any], log: str = "client") -> list[Any]:
+    """The events of a kind in the log of a process."""
+    records = (entry.record for entry in read_log(folder / "events.jsonl", log))
+    return [record for record in records if isinstance(record, kind)]
 
 
 async def test_members_go_on_with_another_learning_rate_and_the_model_they_hold(
@@ -37,19 +44,14 @@ async def test_members_go_on_with_another_learning_rate_and_the_model_they_hold(
         await resume_run(*where, server.owner_key)
         await until_kept(server.listening.keeper, Phase.Finished)
     assert server.state.progress.step == paused.progress.step + 2
-    assert not [
-        e
-        for e in read_log(tmp_path / "server/events.jsonl", "server")
-        if isinstance(e.record, m.Rewound)
-    ]
+    assert not told(tmp_path / "server", m.Rewound, "server")
     for name in ("ana", "bob"):
-        told = [entry.record for entry in read_log(tmp_path / name / "events.jsonl", "client")]
-        (again,) = [event for event in told if isinstance(event, events.RunChanged)]
+        (again,) = told(tmp_path / name, events.RunChanged)
         assert "model.lr.base_lr: 0.01 -> 0.005" in again.changes
-        loaded = [event.source for event in told if isinstance(event, events.ModelLoaded)]
-        assert loaded == ["seed", "own"]
-        hashes = [event.hash for event in told if isinstance(event, events.RoundLearnt)]
-        assert hashes[-1] == server.state.model_hash.hex()
+        loaded = told(tmp_path / name, events.ModelLoaded)
+        assert [event.source for event in loaded] == ["seed", "own"]
+        learnt = told(tmp_path / name, events.RoundLearnt)
+        assert learnt[-1].hash == server.state.model_hash.hex()
 
 
 async def test_a_finished_run_that_is_extended_goes_on_with_whoever_comes(tmp_path: Path) -> None:
@@ -66,8 +68,8 @@ async def test_a_finished_run_that_is_extended_goes_on_with_whoever_comes(tmp_pa
                     group.create_task(join_run(*where, tmp_path / name, trust=(ALL,)))
             assert server.state.phase is Phase.Finished
             assert server.state.progress.step == steps
-    told = [entry.record for entry in read_log(tmp_path / "ana/events.jsonl", "client")]
-    assert [e.source for e in told if isinstance(e, events.ModelLoaded)] == ["seed", "storage"]
+    loaded = told(tmp_path / "ana", events.ModelLoaded)
+    assert [event.source for event in loaded] == ["seed", "storage"]
     # Nobody waited for who was there before the end: all that was trained was learnt.
-    judged = [entry.record for entry in read_log(tmp_path / "server/events.jsonl", "server")]
-    assert [e.owed for e in judged if isinstance(e, m.RoundJudged)] == [0, 0]
+    judged = told(tmp_path / "server", m.RoundJudged, "server")
+    assert [event.owed for event in judged] == [0, 0]
