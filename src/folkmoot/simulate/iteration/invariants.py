@@ -13,7 +13,7 @@ from folkmoot.core.iteration.state import Phase
 from folkmoot.simulate.audit import Chart, Invariant, Problems, Step
 from folkmoot.simulate.invariants import OF_EVERY_MACHINE
 from folkmoot.simulate.iteration.job import Hear, Job, To
-from folkmoot.simulate.iteration.opinion import doubt, had_arrived
+from folkmoot.simulate.iteration.opinion import doubt, doubt_move
 
 if TYPE_CHECKING:
     from folkmoot.simulate.iteration.audit import IterationAudit
@@ -31,21 +31,8 @@ CHART: Chart = {  # of each process
 
 def one_decision_follows_another(audit: IterationAudit, step: Step[Job]) -> Problems:
     """The register moves from iteration n to n + 1, and never otherwise."""
-    old, new = (job.store.get(keys.CONSENSUS) for job in (step.before, step.after))
-    if old == new:
-        return
-    record, last = (read_record(value, audit.config.world) for value in (new, old))
-    before = last.iteration if last else -1
-    if record is None:
-        yield f"iteration {before} is followed by {new!r}"
-    elif record.iteration != before + 1:
-        yield f"iteration {before} is followed by {record.iteration}"
-    elif len(record.members) < audit.config.min_ranks:
-        yield f"{record} has fewer than min_ranks"
-    else:
-        for member in record.members:
-            if not had_arrived(step.after.store, record.iteration, member):
-                yield f"{member} did not arrive for iteration {record.iteration}"
+    if problem := doubt_move(step.before.store, step.after.store, audit.config):
+        yield problem
 
 
 def a_wakeup_is_set_for_a_decision(audit: IterationAudit, step: Step[Job]) -> Problems:

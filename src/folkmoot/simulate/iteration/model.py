@@ -37,7 +37,7 @@ from folkmoot.core.iteration.record import (
 from folkmoot.core.iteration.state import Asked, Phase, RankState
 from folkmoot.core.machine import Effect
 from folkmoot.simulate.iteration.checker import Transition
-from folkmoot.simulate.iteration.opinion import doubt, had_arrived
+from folkmoot.simulate.iteration.opinion import doubt, doubt_move
 from folkmoot.simulate.iteration.store import Store, Values, parts, perform
 
 LATE = 10**9  # a time at which every time to wait is over
@@ -406,18 +406,11 @@ class Ranks:
         chores = [k for e in effects if isinstance(e, m.Housekeeping) for k in e.delete]
         gone = tuple(key for key in chores if key in store)
         move = Move(process, self._number(store), said, b"", advanced, gone)
-        old, new = before.get(keys.CONSENSUS), store.get(keys.CONSENSUS)
-        if old == new:
+        new = store.get(keys.CONSENSUS, b"")
+        if new == before.get(keys.CONSENSUS, b""):
             return move
-        record, last = read_record(new, self.bounds.ranks), read_record(old, self.bounds.ranks)
-        after = last.iteration if last else -1
-        if record is None or new is None:
-            return move._replace(problem=f"iteration {after} is followed by {new!r}")
-        if record.iteration != after + 1:
-            return move._replace(problem=f"iteration {after} is followed by {record.iteration}")
-        late = [x for x in record.members if not had_arrived(store, record.iteration, x)]
-        problem = f"{late} did not arrive for iteration {record.iteration}" if late else ""
-        return move._replace(decided=new, problem=problem)
+        problem = doubt_move(before, store, self.rules)
+        return move._replace(decided=b"" if problem else new, problem=problem)
 
     def _believed(self, history: int, record: Record) -> str:
         decided = self._histories[history]

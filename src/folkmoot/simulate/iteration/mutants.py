@@ -13,7 +13,7 @@ from folkmoot.simulate.mutants import Mutants
 
 _increment, _clear = machine.increment_global_iteration, machine.clear_global_iteration_ready
 _everything, _missing = machine._everything, machine._missing
-_incarnation, _parts = machine._incarnation, store.parts
+_incarnation, _arrived, _parts = machine._incarnation, machine._arrived, store.parts
 
 
 def _set(state: RankState, members: Any, active: Any) -> Any:
@@ -44,12 +44,8 @@ def _skip(state: RankState, members: Any, active: Any) -> Any:
 
 def _any_process(state: RankState, arrivals: Any, active: dict[int, int]) -> dict[int, Note]:
     """An arrival counts whichever process of the rank is alive."""
-    found = ((rank, read_arrival(value)) for rank, value in enumerate(arrivals))
-    return {
-        rank: Note(rank, a.incarnation, a.progress)
-        for rank, a in found
-        if a and a.iteration == state.target - 1 and rank in active
-    }
+    found = ((rank, read_arrival(arrivals[rank])) for rank in active)
+    return _arrived(state, arrivals, {rank: a.incarnation for rank, a in found if a})
 
 
 def _any_iteration(state: RankState, values: Any, now: int) -> Any:

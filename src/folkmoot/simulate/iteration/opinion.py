@@ -2,7 +2,7 @@
 
 import json
 
-from folkmoot.core.iteration import keys
+from folkmoot.core.iteration import Rules, keys
 from folkmoot.core.iteration.record import Member, Record, read_arrival, read_heartbeat, read_record
 from folkmoot.core.iteration.state import Asked, RankState
 from folkmoot.simulate.iteration.store import Store, Values
@@ -47,6 +47,23 @@ def _doubt_everybody(seen: RankState, after: RankState, listed: bytes) -> str:
     return ""
 
 
+def doubt_move(before: Store, after: Store, rules: Rules) -> str:
+    """What is wrong with how the newest decision moved; "" if nothing."""
+    old, new = before.get(keys.CONSENSUS), after.get(keys.CONSENSUS)
+    if old == new:
+        return ""
+    record, last = (read_record(value, rules.world) for value in (new, old))
+    number = last.iteration if last else -1
+    if record is None:
+        return f"iteration {number} is followed by {new!r}"
+    if record.iteration != number + 1:
+        return f"iteration {number} is followed by {record.iteration}"
+    if len(record.members) < rules.min_ranks:
+        return f"{record} has fewer than min_ranks"
+    late = [member for member in record.members if not _had_arrived(after, record, member)]
+    return f"{late} did not arrive for iteration {record.iteration}" if late else ""
+
+
 def _seen(
     seen: RankState, record: Record, old: Record | None, values: Values
 ) -> tuple[set[tuple[int, int]], set[int]]:
@@ -65,8 +82,8 @@ def _seen(
     return there, waited
 
 
-def had_arrived(store: Store, iteration: int, member: Member) -> bool:
+def _had_arrived(store: Store, record: Record, member: Member) -> bool:
     """Whether this process, or a newer one of its rank, was done with the iteration before."""
     arrival = read_arrival(store.get(keys.last_iteration(member.rank)))
-    own = (member.incarnation, iteration - 1)
+    own = (member.incarnation, record.iteration - 1)
     return arrival is not None and (arrival.incarnation, arrival.iteration) >= own
