@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from federated.secure.test_secure_federation import Pulls, config, events, federate, final
+from federated.secure.test_secure_federation import Pulls, config, federate, final
 from folkmoot.federated import Policy
 from folkmoot.federated.aggregate.accountant import epsilon
 from folkmoot.federated.aggregate.private import Private
@@ -17,6 +17,7 @@ from folkmoot.federated.secure.distributed_noise import PrivateSum, write_noisy
 from folkmoot.federated.secure.fixed_point import decode
 from folkmoot.federated.secure.masked_update import masked_layout
 from folkmoot.federated.secure.participant_attempt import least_threshold, most_colluders
+from support.federation import logged
 from support.hostile import Counts, HostileCoordinator, meet
 
 PRECISION = SecureConfig().precision
@@ -76,10 +77,10 @@ async def test_a_private_masked_federation_spends_what_the_accountant_says(tmp_p
     strategy = Private(clip_norm=1.0, noise_multiplier=2.0)
     people = [Pulls(number) for number in range(4)]
     await federate(tmp_path, config(tmp_path, True, strategy), people)
-    spent = [record.figures["epsilon"] for record in events(tmp_path, Aggregated)]
+    spent = [record.figures["epsilon"] for record in logged(tmp_path / "state", Aggregated)]
     assert spent == [epsilon(2.0, 1, 1e-5), epsilon(2.0, 2, 1e-5)]
     # Nobody tells how much it has.
-    assert {record.samples for record in events(tmp_path, Reported)} == {1}
+    assert {record.samples for record in logged(tmp_path / "state", Reported)} == {1}
     # 4 members, threshold 3, 1 colluder: each adds half of the variance of a sum.
     per_round = 2.0 * math.sqrt(4 / 2) / 4
     assert np.std(final(tmp_path)) == pytest.approx(per_round * math.sqrt(2), rel=0.15)
