@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from solders.account import Account
 from solders.pubkey import Pubkey
 
-from authority.solana.vm import OWNER, PROGRAM, Vm, VmRun
+from authority.solana.vm import OWNER, Vm, VmRun
 from core.coordinator.strategies import IDS, MAKERS, ROOT, SEQ, attest, someone
 from folkmoot.authority.solana import account
 from folkmoot.authority.solana import instructions as say
@@ -297,11 +297,7 @@ def play(number: int, vm: Vm, template: Account) -> Pair:
 
 def whole_template(vm: Vm) -> Account:
     """A coordinator account of run "run", grown and not configured."""
-    run = any_run(Random(0))
-    made = VmRun.__new__(VmRun)
-    made.vm, made.run = vm, run
-    made.address = say.coordinator_address(PROGRAM, run.run_id)
-    made.create()
+    made = VmRun.bare(vm, any_run(Random(0)))
     found = vm.svm.get_account(made.address)
     assert found is not None
     return found

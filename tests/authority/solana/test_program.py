@@ -173,10 +173,7 @@ def test_who_cannot_pay_makes_nothing(vm: Vm) -> None:
 
 
 def test_a_run_without_a_configuration_takes_only_its_owner(vm: Vm) -> None:
-    run = VmRun.__new__(VmRun)
-    run.vm, run.run = vm, Run(run_id="bare", config=CONFIG)
-    run.address = say.coordinator_address(PROGRAM, "bare")
-    run.create()
+    run = VmRun.bare(vm, Run(run_id="bare", config=CONFIG))
     vm.fund(ANN)
     for tag in CLIENT_TAGS:
         assert run.tell(ANN, usual(tag)).error == "NotConfigured"
@@ -218,10 +215,7 @@ def test_numbers_that_would_overflow_together_are_refused(run: VmRun) -> None:
 
 
 def test_a_closed_run_lets_in_who_is_granted_until_it_is_revoked(vm: Vm) -> None:
-    run = VmRun.__new__(VmRun)
-    run.vm, run.run = vm, Run(run_id="closed", config=CONFIG)
-    run.address = say.coordinator_address(PROGRAM, "closed")
-    run.create(open=0, join_authority=bytes(BOB))
+    run = VmRun.bare(vm, Run(run_id="closed", config=CONFIG), open=0, join_authority=bytes(BOB))
     assert not run.update(run.run).error
     for key in (ANN, BOB, EVE):
         vm.fund(key)
@@ -254,14 +248,9 @@ def test_a_closed_run_lets_in_who_is_granted_until_it_is_revoked(vm: Vm) -> None
 def test_a_grant_of_another_run_is_worth_nothing(vm: Vm, run: VmRun) -> None:
     other = VmRun(vm, replace(run.run, run_id="granting"))
     grant = say.grant_address(PROGRAM, other.address, ANN)
-    assert (
-        other.tell(OWNER, say.said(Tag.Authorize, grantee=bytes(ANN)), grant, say.SYSTEM).error
-        == ""
-    )
-    closed = VmRun.__new__(VmRun)
-    closed.vm, closed.run = vm, replace(run.run, run_id="not-granting")
-    closed.address = say.coordinator_address(PROGRAM, "not-granting")
-    closed.create(open=0)
+    give = say.said(Tag.Authorize, grantee=bytes(ANN))
+    assert other.tell(OWNER, give, grant, say.SYSTEM).error == ""
+    closed = VmRun.bare(vm, replace(run.run, run_id="not-granting"), open=0)
     assert not closed.update(closed.run).error
     assert closed.tell(ANN, JOIN, grant).error == "WrongGrant"
 

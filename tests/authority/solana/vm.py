@@ -2,7 +2,7 @@
 
 from hashlib import sha256
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from solders.account import Account
 from solders.clock import Clock
@@ -88,6 +88,15 @@ class VmRun:
         else:
             vm.svm.set_account(self.address, template)
         assert not self.update(run, points).error
+
+    @classmethod
+    def bare(cls, vm: Vm, run: Run, **fields: Any) -> Self:
+        """One that is created and not configured."""
+        made = cls.__new__(cls)
+        made.vm, made.run = vm, run
+        made.address = say.coordinator_address(PROGRAM, run.run_id)
+        made.create(**fields)
+        return made
 
     def create(self, **fields: Any) -> None:
         rent = self.vm.svm.minimum_balance_for_rent_exemption(layout.RUN.itemsize)

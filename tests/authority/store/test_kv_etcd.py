@@ -18,7 +18,7 @@ from folkmoot.authority.store.kv import Change, Store, StoreError, StoreGone, Wa
 from folkmoot.authority.store.kv import etcd as etcd_module
 from folkmoot.authority.store.kv.etcd_cluster import Cluster, Unanswered
 from folkmoot.authority.store.kv.etcd_watch import EtcdWatch
-from folkmoot.authority.store.kv.open import open_store
+from folkmoot.authority.store.kv.open import open_store, parse_url
 from support.certificates import LoopbackAuthority
 from support.etcd import ETCD, Etcd
 
@@ -160,8 +160,7 @@ def test_a_write_whose_answer_is_lost_happens_once(
     etcd_url: str, store_prefix: str, write: str, fates: list[str]
 ) -> None:
     act, result, value = WRITES[write]
-    host, _, port = etcd_url.removeprefix("etcd://").partition(":")
-    cluster = LosesAnswers([(host, int(port))], 10.0)
+    cluster = LosesAnswers(parse_url(etcd_url).addresses, 10.0)
     cluster.lose = []
     own = f"{store_prefix}/.connections/"
     store = etcd_module.EtcdStore(cluster, own, 10.0)
@@ -242,8 +241,7 @@ class Watched(Cluster):
     """Knows the streams that it opened, and calls `first` before each."""
 
     def __init__(self, url: str, first: Callable[[], object] = lambda: None) -> None:
-        host, _, port = url.removeprefix("etcd://").partition(":")
-        super().__init__([(host, int(port))], 10.0)
+        super().__init__(parse_url(url).addresses, 10.0)
         self.first, self.calls = first, list[Any]()
 
     def open_watch(self, requests: Iterator[Any]) -> Any:
@@ -393,7 +391,6 @@ def test_a_watch_whose_member_dies_begins_anew_at_another(three_members: Etcd) -
 
 def test_an_old_request_that_arrives_late_changes_nothing(etcd_url: str, store_prefix: str) -> None:
     """As from a member that hung: after we gave it up and wrote through another."""
-    host, _, port = etcd_url.removeprefix("etcd://").partition(":")
 
     class Delays(Cluster):
         late: object = None
@@ -404,7 +401,7 @@ def test_an_old_request_that_arrives_late_changes_nothing(etcd_url: str, store_p
                 raise Unanswered("it hangs")
             return super().ask_once(method, request, deadline)
 
-    cluster = Delays([(host, int(port))], 10.0)
+    cluster = Delays(parse_url(etcd_url).addresses, 10.0)
     cluster.late = "not yet"
     store = etcd_module.EtcdStore(cluster, f"{store_prefix}/", 10.0)
     store.set("late key", b"first")
@@ -422,7 +419,6 @@ def test_an_old_request_that_arrives_late_changes_nothing(etcd_url: str, store_p
 def test_two_threads_that_write_on_one_connection_are_told_to_clone(
     etcd_url: str, store_prefix: str
 ) -> None:
-    host, _, port = etcd_url.removeprefix("etcd://").partition(":")
     asked, go_on = threading.Event(), threading.Event()
 
     class Slow(Cluster):
@@ -432,7 +428,8 @@ def test_two_threads_that_write_on_one_connection_are_told_to_clone(
                 assert go_on.wait(30)
             return super().ask_once(method, request, deadline)
 
-    store = etcd_module.EtcdStore(Slow([(host, int(port))], 10.0), f"{store_prefix}/", 10.0)
+    cluster = Slow(parse_url(etcd_url).addresses, 10.0)
+    store = etcd_module.EtcdStore(cluster, f"{store_prefix}/", 10.0)
     with ThreadPoolExecutor(1) as thread:
         writing = thread.submit(store.add, f"{store_prefix}/count", 1)
         assert asked.wait(30)
