@@ -68,8 +68,7 @@ async def take_part(authority: Authority, identity: bytes) -> Coordinator:
             if state.phase is Phase.Finished:
                 return state
             message = due(state, identity)
-            height = state.round.height if state.epoch.rounds else -1
-            what = (type(message), state.epoch_number, height)
+            what = (type(message), *state.turn)
             if message is None or what in said:
                 continue
             while not await _say(authority, message):

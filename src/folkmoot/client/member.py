@@ -157,13 +157,11 @@ class Member:
             return c.Tick()
 
     def _log(self, state: Coordinator) -> None:
-        height = state.round.height if state.epoch.rounds else -1
-        step = state.progress.step
         waits = waits_for(state, self.client.id)
         if waits and waits != self._waits:
             self.emit(events.Doing(waits))
         self._waits = waits
-        seen = events.StateSeen(state.phase, state.epoch_number, height, step, state.active)
+        seen = events.StateSeen(state.phase, *state.turn, state.progress.step, state.active)
         if seen != self._logged:
             self._logged = seen
             self.emit(seen)

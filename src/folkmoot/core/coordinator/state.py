@@ -221,6 +221,11 @@ class Coordinator(msgspec.Struct, frozen=True):
         at = bisect_left(clients, identity, key=_id)
         return at if at < len(clients) and clients[at].id == identity else None
 
+    def places(self, identities: Iterable[bytes]) -> tuple[int, ...]:
+        """In their order, of those who are in this epoch, or were."""
+        found = map(self.find, identities)
+        return tuple(sorted(place for place in found if place is not None))
+
     @property
     def present(self) -> set[bytes]:
         """Who is in this epoch and has not left, or waits for the next one."""
@@ -239,6 +244,12 @@ class Coordinator(msgspec.Struct, frozen=True):
         rounds = {Phase.Warmup: epoch.warmup, Phase.Cooldown: epoch.cooldown}
         in_round = self.phase in (Phase.RoundTrain, Phase.RoundWitness)
         return self.round if in_round else rounds.get(self.phase)
+
+    @property
+    def turn(self) -> tuple[int, int]:
+        """The epoch, and the height of its newest round; -1 before its first."""
+        rounds = self.epoch.rounds
+        return self.epoch_number, rounds[-1].height if rounds else -1
 
     @property
     def round(self) -> Round:

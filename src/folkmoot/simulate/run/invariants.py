@@ -154,17 +154,12 @@ def auditors_speak_of_what_they_were_given(audit: RunAudit, step: RunStep) -> Pr
 def time_goes_forward(audit: RunAudit, step: RunStep) -> Problems:
     """Epoch and height never go back; steps only when the run says that it rewound."""
     before, after = step.before, step.after
-    if _when(after) < _when(before):
-        yield f"from {_when(before)} to {_when(after)}"
+    if after.turn < before.turn:
+        yield f"from {before.turn} to {after.turn}"
     if after.progress.step < before.progress.step and not step.has(m.Rewound):
         yield f"from step {before.progress.step} to {after.progress.step}"
     if after.progress.step > before.progress.step + 1:
         yield f"from step {before.progress.step} to {after.progress.step} at once"
-
-
-def _when(state: Coordinator) -> tuple[int, int]:
-    rounds = state.epoch.rounds
-    return state.epoch_number, rounds[-1].height if rounds else -1
 
 
 def every_sample_is_accounted_for(audit: RunAudit, step: RunStep) -> Problems:

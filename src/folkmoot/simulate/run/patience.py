@@ -30,8 +30,7 @@ class Patience:
     def note(self, client: ClientState, event: c.Event, now: int) -> None:
         """Before the machine hears it."""
         if isinstance(event, c.Saw):
-            rounds = event.state.epoch.rounds
-            turn = (event.state.epoch_number, rounds[-1].height if rounds else -1)
+            turn = event.state.turn
             if turn[0] != self.turn[0] or client.epoch != turn[0]:
                 self.lengths = []
             if turn != self.turn:

@@ -54,10 +54,7 @@ def verdicts(client: ClientState, state: Coordinator) -> tuple[tuple[int, ...], 
     """The places whose results passed, and failed, in this round."""
     if client.auditing != state.round.height or client.verdicts is None:
         return (), ()
-    passed, failed = (
-        tuple(sorted(place for place in map(state.find, names) if place is not None))
-        for names in client.verdicts
-    )
+    passed, failed = map(state.places, client.verdicts)
     return passed, failed
 
 

@@ -376,8 +376,7 @@ def _attest(client: ClientState, state: Coordinator, now: int) -> Iterator[Effec
     screened, first = client.screened, ledger.first if ledger else {}
     fine = {sender: name for sender, name in first.items() if sender not in screened}
     seen = attest(fine, state.bloom_shape(current, index))
-    places = (state.find(sender) for sender in first if sender in screened)
-    named = tuple(sorted(place for place in places if place is not None))[: m.SCREENED_MAX]
+    named = state.places(sender for sender in first if sender in screened)[: m.SCREENED_MAX]
     verdicts = auditing.verdicts(client, state)
     said = (proof, *seen, client.model_hash, client.metadata, named, *verdicts)
     yield c.Submit(m.OpportunisticWitness(client.id, client.epoch, current.height, *said))
@@ -402,15 +401,12 @@ def _may_attest(client: ClientState, state: Coordinator, ledger: Ledger | None, 
 
 def _turn_over(client: ClientState, state: Coordinator, now: int) -> None:
     """Note when a round begins, and when we are done with our share, by our own clock."""
-    turn = (state.epoch_number, state.round.height if state.epoch.rounds else -1)
-    if turn != client.turn:
-        client.turn, client.turn_began, client.worked = turn, now, None
+    if state.turn != client.turn:
+        client.turn, client.turn_began, client.worked = state.turn, now, None
     if client.worked is None and state.epoch.rounds and waiting.has_trained(client, state.round):
         client.worked = now - client.turn_began
 
 
 def _turn(state: Coordinator) -> tuple[int, int, tuple[int, ...], bool]:
     """What decides whom a client knows; a RoundWitness that is over at once is not seen."""
-    rounds = state.epoch.rounds
-    height = rounds[-1].height if rounds else -1
-    return state.epoch_number, height, state.epoch.absent, bool(state.epoch.clients)
+    return *state.turn, state.epoch.absent, bool(state.epoch.clients)
