@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.unified.master.home import Home
-from support.commands import FOLKMOOT, folkmoot, ran
+from support.commands import FOLKMOOT, folkmoot, printed, ran, refused
 from unified.master.job_run import ROLES, JobWatch
 from unified.substrate.processes import wait_for_file, wait_gone
 
@@ -39,9 +39,7 @@ def submit() -> str:
 
 
 def said(*arguments: str) -> str:
-    done = folkmoot("job", *arguments)
-    assert done.exit_code == 0, done.stderr
-    return done.stdout
+    return printed("job", *arguments)
 
 
 def test_a_submitted_job_can_be_looked_at_scaled_and_stopped(here: Path) -> None:
@@ -127,6 +125,4 @@ def test_a_killed_launcher_is_no_concern_of_the_job(here: Path) -> None:
 )
 def test_mistakes_are_told_in_sentences(here: Path, arguments: tuple[str, ...], told: str) -> None:
     (here / "typo.toml").write_text(JOB.replace("total", "totla"))
-    done = folkmoot("job", *arguments)
-    assert done.exit_code == 1
-    assert told in done.stderr
+    assert told in refused("job", *arguments)

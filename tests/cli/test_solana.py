@@ -15,7 +15,8 @@ from solders.keypair import Keypair
 from folkmoot.authority.solana.localnet.serve import serving
 from folkmoot.host.signing import Identity
 from folkmoot.runs import control
-from support.commands import ended, folkmoot, start
+from support import commands
+from support.commands import ended, folkmoot, printed, start
 
 
 def ask(url: str, method: str, *params: object) -> object:
@@ -74,15 +75,11 @@ def localnet() -> Iterator[str]:
 
 
 def say(*words: str) -> str:
-    done = folkmoot("solana", *words)
-    assert done.exit_code == 0, done.output
-    return done.output
+    return printed("solana", *words)
 
 
 def refused(*words: str) -> str:
-    done = folkmoot("solana", *words)
-    assert done.exit_code == 1
-    return done.output
+    return commands.refused("solana", *words)
 
 
 FILE = """

@@ -10,17 +10,12 @@ from folkmoot.core.coordinator import messages as m
 from folkmoot.host.blocking import blocking
 from folkmoot.runs.blocking import serve_run
 from folkmoot.runs.config import load_run
-from support.commands import RUN_FILE, folkmoot, served
+from support.commands import RUN_FILE, printed, refused, served
 
 CONFIG = f"""{RUN_FILE}[model.data]
 type = "text"
 paths = ["wrong.txt"]
 """
-
-
-def say(*words: str | Path) -> tuple[int, str]:
-    done = folkmoot(*words)
-    return done.exit_code, done.output
 
 
 @pytest.fixture
@@ -43,8 +38,7 @@ def test_serve_says_loudly_what_was_edited_and_how_to_change_it(file: Path) -> N
     with served(file) as (address, process):
         key = file.parent / "server" / "owner.key"
         line = f"folkmoot update {file} {address} --key {key}"
-        code, out = say(*line.split()[1:])
-        assert code == 0, out
+        out = printed(*line.split()[1:])
         assert "changed config.total_steps: 4 -> 9" in out
         assert "step 0 of 9" in out
         process.send_signal(signal.SIGTERM)
@@ -54,8 +48,7 @@ def test_serve_says_loudly_what_was_edited_and_how_to_change_it(file: Path) -> N
     assert '["wrong.txt"] -> ["right.txt"]   (possible when the run is paused)' in said
     assert f"  {line}\n" in said
     with served(file) as (address, process):
-        code, out = say("status", address, "--run-id", "moot")
-        assert "step 0 of 9" in out
+        assert "step 0 of 9" in printed("status", address, "--run-id", "moot")
         process.send_signal(signal.SIGTERM)
         assert "WARNING" not in process.communicate(timeout=60)[1]
 
@@ -72,39 +65,31 @@ def test_what_members_compute_with_waits_for_a_pause_and_nothing_changes_by_halv
         assert server.state.phase == "Warmup"
         edit(file, "min_clients = 2", "min_clients = 1")
         edit(file, "wrong.txt", "right.txt")
-        code, out = say("update", file, server.address, *key)
-        assert code == 1
-        assert "nothing was changed: model.data.paths can change between two epochs only" in out
+        why = refused("update", file, server.address, *key)
+        assert "nothing was changed: model.data.paths can change between two epochs only" in why
         assert server.state.run == run
-        assert say("pause", *where)[0] == 0
-        code, out = say("update", file, server.address, *key)
-        assert code == 0, out
+        printed("pause", *where)
+        printed("update", file, server.address, *key)
         assert server.state.run == load_run(file)
-        code, out = say("update", file, server.address, *key)
-        assert "nothing to change" in out
+        assert "nothing to change" in printed("update", file, server.address, *key)
 
 
 def test_a_run_is_extended_while_it_runs(file: Path) -> None:
     with serve_run(load_run(file), file.parent / "server") as server:
         where = (server.address, "--run-id", "moot", "--key", server.owner_key)
-        code, out = say("extend", *where, "--total-steps", "7")
-        assert code == 0, out
+        printed("extend", *where, "--total-steps", "7")
         assert server.state.run.config.total_steps == 7
         for steps in ("7", "5"):
-            code, out = say("extend", *where, "--total-steps", steps)
-            assert code == 1
-            assert "the run trains until step 7 already" in out
+            why = refused("extend", *where, "--total-steps", steps)
+            assert "the run trains until step 7 already" in why
 
 
 def test_only_its_owner_changes_a_run_and_a_mistyped_key_is_not_made(file: Path) -> None:
     with serve_run(load_run(file), file.parent / "server") as server:
         where = (server.address, "--run-id", "moot", "--total-steps", "7")
         missing = file.parent / "ownr.key"
-        code, out = say("extend", *where, "--key", missing)
-        assert code == 1
-        assert f"there is no key {missing}" in out
+        assert f"there is no key {missing}" in refused("extend", *where, "--key", missing)
         assert not missing.exists()
         missing.write_text("0" * 63 + "1\n")
-        code, out = say("extend", *where, "--key", missing)
-        assert code == 1
-        assert "only an owner of the run may say that" in out
+        why = refused("extend", *where, "--key", missing)
+        assert "only an owner of the run may say that" in why

@@ -31,6 +31,20 @@ def folkmoot(*words: str | Path) -> Result:
     return CliRunner().invoke(all_commands(), [str(word) for word in words], catch_exceptions=False)
 
 
+def printed(*words: str | Path) -> str:
+    """What a command prints that ends well."""
+    done = folkmoot(*words)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def refused(*words: str | Path) -> str:
+    """Why a command ends with an error."""
+    done = folkmoot(*words)
+    assert done.exit_code == 1, done.output
+    return done.stderr
+
+
 def start(*words: str | Path, **how: Any) -> "subprocess.Popen[str]":
     """A command as a process; `how` is for Popen."""
     command, pipe = [*FOLKMOOT, *map(str, words)], subprocess.PIPE
