@@ -56,9 +56,9 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
             yield Broken("title", "must not be empty")
 
 
-def problems(text: str) -> list[tuple[str, int, str, str | None]]:
+def problems(text: str, into: Any = Whole) -> list[tuple[str, int, str, str | None]]:
     with pytest.raises(ConfigError) as caught:
-        decode(text, Whole, "whole.toml")
+        decode(text, into, "whole.toml")
     return [tuple(problem) for problem in caught.value.problems]
 
 
@@ -235,12 +235,6 @@ class Job(msgspec.Struct, frozen=True):
     stages: tuple[dict[str, Role], ...] = ()
 
 
-def job_problems(text: str) -> list[tuple[str, int, str, str | None]]:
-    with pytest.raises(ConfigError) as caught:
-        decode(text, Job, "job.toml")
-    return [tuple(problem) for problem in caught.value.problems]
-
-
 def test_named_tables_are_a_dict_of_structs() -> None:
     text = """
 [roles.rollout]
@@ -284,7 +278,7 @@ size = "smal"
 [[stages]]
 first = { count = -1 }
 """
-    assert job_problems(text) == [
+    assert problems(text, Job) == [
         ("count", 2, "unknown key", "roles.<name>.count"),
         ("roles.rollout.count", 4, "must be 1 or more", None),
         ("roles.rollout.cuont", 5, "unknown key", "count"),
@@ -303,7 +297,7 @@ first = { count = -1 }
 def test_a_name_that_needs_quotes_is_told_with_them() -> None:
     names = ('roles."a.b"', 'roles."0"', """"roles".'say "hi"'""", 'roles."<name>"')
     text = "".join(f"[{name}]\ncount = 0\n" for name in names)
-    assert [(key, line) for key, line, *_ in job_problems(text)] == [
+    assert [(key, line) for key, line, *_ in problems(text, Job)] == [
         ('roles."a.b".count', 2),
         ("roles.0.count", 4),
         ('roles."say \\"hi\\"".count', 6),
@@ -334,7 +328,7 @@ def test_any_name_is_kept_and_a_problem_under_it_leads_back_to_it(
     assert decode(document(), Job) == Job({name: Role(count) for name, count in counts.items()})
     broken = data.draw(st.sampled_from(list(counts)))
     counts[broken] = 0
-    [(key, line, reason, _)] = job_problems(document())
+    [(key, line, reason, _)] = problems(document(), Job)
     assert reason == "must be 1 or more"
     assert line == 2 * list(counts).index(broken) + 2
     assert tomllib.loads(f"{key} = 0") == {"roles": {broken: {"count": 0}}}
