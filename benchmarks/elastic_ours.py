@@ -2,9 +2,10 @@
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from typing import Any
 
 from elastic_advance import HOST, Joining
 from folkmoot.authority.store.kv import Store, Wakeup
@@ -25,25 +26,12 @@ class CountingStore:
         self._store = store
         self.counts: Counter[str] = Counter() if counts is None else counts
 
-    def get(self, key: str) -> bytes | None:
-        self._count([key])
-        return self._store.get(key)
+    def __getattr__(self, operation: str) -> Callable[..., Any]:
+        def request(keys: str | Sequence[str], *arguments: Any) -> Any:
+            self._count([keys] if isinstance(keys, str) else keys)
+            return getattr(self._store, operation)(keys, *arguments)
 
-    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
-        self._count(keys)
-        return self._store.get_many(keys)
-
-    def set(self, key: str, value: bytes) -> None:
-        self._count([key])
-        self._store.set(key, value)
-
-    def add(self, key: str, amount: int) -> int:
-        self._count([key])
-        return self._store.add(key, amount)
-
-    def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes | None:
-        self._count([key])
-        return self._store.compare_set(key, expected, desired)
+        return request
 
     def compare_set_then_set(
         self, key: str, expected: bytes, desired: bytes, others: Sequence[str], value: bytes
@@ -66,21 +54,9 @@ class CountingStore:
             self._count([wakeup.key, wakeup.then] if len(got) > 2 and wakeup.then else [wakeup.key])
         return got
 
-    def append(self, key: str, value: bytes) -> None:
-        self._count([key])
-        self._store.append(key, value)
-
     def wait(self, key: str, seconds: float, then: str = "") -> bytes | None:
         self._count([key, then] if then else [key])
         return self._store.wait(key, seconds, then)
-
-    def delete(self, key: str) -> bool:
-        self._count([key])
-        return self._store.delete(key)
-
-    def delete_many(self, keys: Sequence[str]) -> None:
-        self._count(keys)
-        self._store.delete_many(keys)
 
     def clone(self) -> "CountingStore":
         return CountingStore(self._store.clone(), self.counts)

