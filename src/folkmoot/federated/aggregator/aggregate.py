@@ -1,6 +1,5 @@
 """Run an aggregator until the federation above has finished."""
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from folkmoot.federated.coordinator.server import RunningServer, serving
 from folkmoot.federated.participant.connection import Connection
 from folkmoot.federated.participant.participation import stay
 from folkmoot.host.journal import Journal
-from folkmoot.host.tasks import end_tasks
+from folkmoot.host.tasks import run_until_one_ends
 
 
 async def aggregate(
@@ -32,12 +31,6 @@ async def aggregate(
             await server.coordinator.staffed.wait()
             await stay(config.above, config.properties, partial(Relay, region), connect)
 
-        halves = [asyncio.create_task(take_part_above()), asyncio.create_task(server.finished())]
-        try:
-            await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
-            for half in filter(asyncio.Task.done, halves):
-                half.result()
-        finally:
-            await end_tasks(halves)
+        await run_until_one_ends(take_part_above(), server.finished())
         server.coordinator.submit(m.Ended())
         await server.farewell()

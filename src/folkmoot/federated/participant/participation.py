@@ -36,7 +36,7 @@ from folkmoot.federated.wire import RequestRefused
 from folkmoot.host.clock import backoff
 from folkmoot.host.event_log import EventLog
 from folkmoot.host.signing import Identity
-from folkmoot.host.tasks import end_tasks
+from folkmoot.host.tasks import run_until_one_ends
 from folkmoot.host.tls import ClientTls
 
 _READY = {
@@ -133,16 +133,12 @@ class Participation:
 
     async def run(self) -> None:
         """Until FINISHED, or until one of the two loops fails: its exception is ours."""
-        loops = [asyncio.create_task(self._live()), asyncio.create_task(self._beat())]
         try:
-            await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
-            for ended in filter(asyncio.Task.done, loops):
-                ended.result()
+            await run_until_one_ends(self._live(), self._beat())
         finally:
             if isinstance(self._bucket, CarriedWeights):
                 self._bucket.close()
             self._connections.close()
-            await end_tasks(loops)
 
     async def _live(self) -> None:
         delays = backoff(0.5, 30.0)

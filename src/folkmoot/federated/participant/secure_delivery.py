@@ -154,18 +154,12 @@ class Masking(NamedTuple):
     secret: bytes
 
 
-def private_sum(rules: Any) -> PrivateSum | None:
-    """What members clip to and add, if they do."""
-    if not rules.clip_norm:
-        return None
-    precision = Precision(rules.limit, rules.fraction_bits)
-    return PrivateSum(rules.clip_norm, rules.noise_multiplier, precision)
-
-
 def _masked(rules: Any, trained: RoundResult, made: Masking) -> Mapping[str, Array]:
     model, base = MemoryModel(trained.arrays), MemoryModel(trained.reference)
     out = MemoryModel.empty(masked_layout(model.layout))
-    if private := private_sum(rules):
+    precision = Precision(rules.limit, rules.fraction_bits)
+    if rules.clip_norm:
+        private = PrivateSum(rules.clip_norm, rules.noise_multiplier, precision)
         if wrong := private.wrong(made.honest, MAX_COHORT):
             raise ValueError(f"no private sum can be made: {wrong}")
         write_noisy(model, base, private, made.honest, made.secret, made.masks, out)
@@ -175,6 +169,5 @@ def _masked(rules: Any, trained: RoundResult, made: Masking) -> Mapping[str, Arr
             f"{trained.samples} samples are more than the {rules.max_samples} that secure "
             "aggregation counts; raise max_samples in [secure]"
         )
-    precision = Precision(rules.limit, rules.fraction_bits)
     write_masked(model, base, trained.samples, made.masks, precision, out)
     return out.arrays

@@ -66,8 +66,10 @@ class FederationCoordinator(CoordinatorNode):
                     self._aggregate(round_, keys)
 
     def _aggregate(self, round_: int, keys: tuple[str, ...]) -> None:
-        written = m.Written(round_, self._digest(keys))
-        self.after(self.loop.random.uniform(1, 3000), self.submit, written)
+        self.after(self.loop.random.uniform(1, 3000), self._combined, round_, self._digest(keys))
+
+    def _combined(self, round_: int, digest: str) -> None:
+        self.submit(m.Written(round_, digest))
 
     def _digest(self, keys: tuple[str, ...]) -> str:
         """Of what these updates make of the round's model."""

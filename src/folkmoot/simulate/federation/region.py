@@ -86,17 +86,13 @@ class RegionCoordinator(FederationCoordinator):
             digest = f"model {called.round}"
             self.submit(m.Called(UpperRound(called.round, digest, epochs, called.round * epochs)))
 
-    def _aggregate(self, round_: int, keys: tuple[str, ...]) -> None:
-        digest = self._digest(keys)
-        self.after(self.loop.random.uniform(1, 3000), self._deliver, round_, digest)
-
-    def _deliver(self, round_: int, digest: str) -> None:
-        """Until it is answered, or the round is another one."""
+    def _combined(self, round_: int, digest: str) -> None:
+        """Deliver the sum until it is answered, or the round is another one."""
         if self.audit.state.round == round_ and self.audit.state.closing:
 
             def answered(counts: bool | None) -> None:
                 if counts is None:
-                    self._deliver(round_, digest)
+                    self._combined(round_, digest)
 
             deliver = self._above.deliver
             self.network.call(self, self._above, answered, TIMEOUT, deliver, round_, digest)
