@@ -16,6 +16,7 @@ import msgspec
 from folkmoot.authority.server import wire
 from folkmoot.core.coordinator import messages as m
 from folkmoot.host.signing import Identity, Signer
+from folkmoot.host.tasks import end_tasks
 from support.commands import FOLKMOOT, RUN_FILE
 
 
@@ -130,7 +131,5 @@ async def replay(address: str, at_once: int, seconds: float) -> int:
 
         sending = [asyncio.create_task(send()) for _ in range(at_once)]
         await asyncio.wait(sending, timeout=seconds)
-        for task in sending:
-            task.cancel()
-        await asyncio.gather(*sending, return_exceptions=True)
+        await end_tasks(sending)
     return answered

@@ -12,6 +12,7 @@ from folkmoot.authority.server.admission import Admission, Crowded, address_of
 from folkmoot.authority.server.client import ServerAuthority
 from folkmoot.core.coordinator import messages as m
 from folkmoot.host.signing import Identity
+from folkmoot.host.tasks import end_tasks
 
 MB = 1_000_000
 
@@ -59,9 +60,7 @@ async def test_one_address_cannot_take_the_places_of_others() -> None:
     assert crowd[0].get_name() == str(admission.READING_OF_ONE)
     async with asyncio.timeout(60), entry.passing("ipv4:10.0.0.2:1"):
         pass
-    for task in crowd:
-        task.cancel()
-    await asyncio.gather(*crowd, return_exceptions=True)
+    await end_tasks(crowd)
     assert entry.waiting == 0
     async with asyncio.timeout(60), entry.passing("ipv4:10.0.0.1:1"):
         pass
@@ -71,10 +70,7 @@ async def test_many_addresses_have_no_more_read_at_a_time_than_a_server_reads() 
     entry = Admission()
     crowds = [await entered(entry, f"ipv4:10.0.0.{n}:1", 8) for n in range(12)]
     assert sum(int(crowd[0].get_name()) for crowd in crowds) == admission.READING
-    tasks = [task for crowd in crowds for task in crowd]
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await end_tasks([task for crowd in crowds for task in crowd])
 
 
 async def test_who_comes_when_too_many_wait_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,9 +85,7 @@ async def test_who_comes_when_too_many_wait_is_turned_away(monkeypatch: pytest.M
     with pytest.raises(Crowded, match="too many requests: try again"):
         async with entry.passing("ipv4:10.0.0.3:2"):
             pass
-    for task in crowd:
-        task.cancel()
-    await asyncio.gather(*crowd, return_exceptions=True)
+    await end_tasks(crowd)
 
 
 def test_neighbours_share_a_limit() -> None:

@@ -10,6 +10,7 @@ from folkmoot.core.coordinator import Phase, Run
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
 from folkmoot.host import clock
+from folkmoot.host.tasks import end_tasks
 
 RUN = Run(
     run_id="moot",
@@ -33,7 +34,7 @@ async def test_who_waits_is_told_in_time_or_with_what_matters_more(tmp_path: Pat
         await keeper.submit(m.Pause())
         _, shown = await told
     assert (shown.phase, len(shown.pending)) == (Phase.Paused, 1)
-    await _end(serving)
+    await end_tasks([serving])
 
 
 async def stopped_keeper(path: Path) -> Keeper:
@@ -41,7 +42,7 @@ async def stopped_keeper(path: Path) -> Keeper:
     keeper = Keeper(RUN, path)
     serving = asyncio.create_task(keeper.serve())
     await keeper.submit(m.Join(A, "moot"))
-    await _end(serving)
+    await end_tasks([serving])
     return keeper
 
 
@@ -73,8 +74,3 @@ async def test_the_clock_of_a_run_waits_for_clients_to_come_back(
     assert back.now() == stood + 1000
     monkeypatch.setattr(clock.time, "monotonic", time)
     back.close()
-
-
-async def _end(serving: asyncio.Task[None]) -> None:
-    serving.cancel()
-    await asyncio.gather(serving, return_exceptions=True)

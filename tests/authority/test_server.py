@@ -22,6 +22,7 @@ from folkmoot.core.coordinator import Phase, encode
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.view import view
 from folkmoot.host.signing import Identity
+from folkmoot.host.tasks import end_tasks
 
 
 async def test_a_watcher_sees_the_same_state_as_the_keeper(tmp_path: Path) -> None:
@@ -88,8 +89,7 @@ async def test_clients_are_told_of_members_whose_connection_ended(tmp_path: Path
                     await anext(looks_on.watch())
         async with asyncio.timeout(60):
             assert await told.get() == (b.public,)
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+        await end_tasks([watching])
 
 
 async def test_what_was_acknowledged_survives_a_restart(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from folkmoot.authority.solana.transactions import COMPUTE_UNITS
 from folkmoot.core.coordinator import Phase
 from folkmoot.core.coordinator import messages as m
 from folkmoot.host.signing import Identity
+from folkmoot.host.tasks import end_tasks
 from support.light_member import due
 
 
@@ -130,8 +131,7 @@ async def test_a_run_is_created_once_and_finished_when_it_was_broken_off() -> No
         async with asyncio.timeout(120):
             while not await owner.data():
                 await net.next_slot.wait()
-        broken_off.cancel()
-        await asyncio.gather(broken_off, return_exceptions=True)
+        await end_tasks([broken_off])
         assert await owner.create(made, True, 0, OWNER.public)
         assert not await owner.create(made, True, 0, OWNER.public)
         with pytest.raises(ValueError, match="already, with another configuration"):
