@@ -334,6 +334,15 @@ def test_an_ordinary_advance_takes_the_short_way(winner: int, world: int, togeth
     by_steps.assert_not_called()
 
 
+def of_two_ranks(first: RankState, steps: list[int], winner: int) -> Case:
+    """Ordinary advances of rank 0, which the winner decides, the last to arrive."""
+    state, script = first, list[Item]()
+    for step in steps:
+        said, state = answers(state, step, [1 - winner, winner], winner)
+        script += said
+    return Case(first, steps, script)
+
+
 @pytest.mark.parametrize("winner", [0, 1])
 @pytest.mark.parametrize("iteration", [8, 98, HIGHEST - 2, HIGHEST - 1, HIGHEST])
 @pytest.mark.parametrize("progress", [8, 98, HIGHEST - 2, HIGHEST - 1])
@@ -342,13 +351,9 @@ def test_numbers_get_another_digit_or_come_to_their_end(
     winner: int, iteration: int, progress: int, iterations: int | None
 ) -> None:
     """One advance after another, up to where there is another digit, or none of them any more."""
-    state = first = trained(2, 0, iteration, progress)
-    script: list[Item] = []
     steps = [progress + more for more in (1, 2, 3, 4, 5)]
-    for step in steps:
-        said, state = answers(state, step, [1 - winner, winner], winner)
-        script += said
-    hold_equal(Case(first, steps, script, iterations=iterations))
+    case = of_two_ranks(trained(2, 0, iteration, progress), steps, winner)
+    hold_equal(case._replace(iterations=iterations))
 
 
 # Any others.
@@ -480,27 +485,20 @@ def test_any_byte_may_be_another(winner: int, together: bool) -> None:
 )
 def test_what_held_before_an_advance_is_over_after_it(winner: int, changed: dict[str, Any]) -> None:
     state = replace(trained(2, 0, 5, 50), **changed)
-    said, _ = answers(state, 51, [1 - winner, winner], winner)
-    hold_equal(Case(state, [51], list(said)))
+    hold_equal(of_two_ranks(state, [51], winner))
 
 
 @pytest.mark.parametrize("winner", [0, 1])
 @pytest.mark.parametrize("steps", [[49], [50, 49], [51, 50]])
 def test_who_has_fewer_steps_than_are_decided_says_so(winner: int, steps: list[int]) -> None:
-    state = first = trained(2, 0, 5, 50)
-    script: list[Item] = []
-    for step in steps:
-        said, state = answers(state, step, [1 - winner, winner], winner)
-        script += said
-    assert hold_equal(Case(first, steps, script)).warned
+    assert hold_equal(of_two_ranks(trained(2, 0, 5, 50), steps, winner)).warned
 
 
 @pytest.mark.parametrize("iteration", [9, 10, 11])
 @pytest.mark.parametrize("before", [9, 10, 11, 99, 100])
 def test_a_rank_may_have_counted_more_steps_than_are_decided(iteration: int, before: int) -> None:
     state = replace(trained(2, 0, iteration, 9), progress=before)
-    said, _ = answers(state, 9, [0, 1], 1)
-    hold_equal(Case(state, [9], list(said)))
+    hold_equal(of_two_ranks(state, [9], 1))
 
 
 @pytest.mark.parametrize("winner", [1, 2])

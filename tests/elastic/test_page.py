@@ -1,12 +1,11 @@
 """Every example of docs/elastic.md, run as a reader would."""
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from support.commands import FOLKMOOT
+from support.commands import elastic_run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "elastic.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -16,14 +15,7 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 def test_an_example_runs_in_two_ranks(example: str, tmp_path: Path, tcp_store_url: str) -> None:
     script = tmp_path / "train.py"
     script.write_text(example + ("print(model.weight.tolist())\n" if "model" in example else ""))
-    run = [*FOLKMOOT, "elastic", "run", "-n", "2", "--max-restarts=0"]
-    done = subprocess.run(
-        [*run, f"--store={tcp_store_url}", str(script)],
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == 0, done.stderr
+    done = elastic_run("-n", "2", "--max-restarts=0", f"--store={tcp_store_url}", script)
     if "model" in example:
         weights = [line.partition("] ")[2] for line in done.stdout.splitlines()]
         assert len(weights) == 2

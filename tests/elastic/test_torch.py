@@ -2,7 +2,6 @@
 
 import importlib.util
 import re
-import subprocess
 from collections import defaultdict
 from pathlib import Path
 from types import ModuleType
@@ -12,11 +11,10 @@ import torch
 
 from folkmoot.elastic import GlobalIteration
 from folkmoot.elastic.torch import ElasticTraining
-from support.commands import FOLKMOOT
+from support.commands import elastic_run
 from support.examples import EXAMPLES
 
 EXAMPLE = EXAMPLES / "elastic_training.py"
-RUN = [*FOLKMOOT, "elastic", "run"]
 # The example's loop; each rank kills itself once, at another point of a step, and is started again.
 # It waits until all are there: when the last that has the state dies, nobody can pass it on. The
 # others go on slowly once it is ready to join: there are enough steps for all that is to come.
@@ -94,11 +92,8 @@ def read_losses(folder: Path) -> dict[int, set[str]]:
 def test_the_example_gives_the_losses_of_a_plain_loop(
     example: ModuleType, tmp_path: Path, tcp_store_url: str
 ) -> None:
-    command = [*RUN, "-n", "2", f"--store={tcp_store_url}", str(EXAMPLE), "--steps=40"]
-    done = subprocess.run(
-        [*command, f"--losses={tmp_path}"], capture_output=True, text=True, timeout=200
-    )
-    assert done.returncode == 0, done.stderr
+    options = ["--steps=40", f"--losses={tmp_path}"]
+    done = elastic_run("-n", "2", f"--store={tcp_store_url}", EXAMPLE, *options)
     assert "[0] step 20: loss" in done.stdout
     expected = plain_losses(example, 40)
     assert read_losses(tmp_path) == {step: {loss} for step, loss in enumerate(expected)}
@@ -112,13 +107,7 @@ def test_kills_inside_a_step_change_no_bit_of_the_losses(
     folders = {"examples": str(EXAMPLE.parent), "folder": str(tmp_path)}
     script.write_text(KILLED.format(steps=steps, **folders))
     rules = ["--heartbeat-interval=500", "--heartbeat-timeout=60000"]
-    done = subprocess.run(
-        [*RUN, "-n", "3", f"--store={tcp_store_url}", *rules, str(script)],
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stderr
+    done = elastic_run("-n", "3", f"--store={tcp_store_url}", *rules, script)
     for rank in range(3):
         assert f"rank {rank} was ended by SIGKILL; started again (1 of 3)" in done.stderr
     assert "step 5 is tried again with the ranks that are left" in done.stderr

@@ -57,6 +57,14 @@ def ran(*words: str | Path, **how: Any) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, **{"timeout": 120, **how})
 
 
+def elastic_run(*words: str | Path) -> "subprocess.CompletedProcess[str]":
+    """What `folkmoot elastic run` printed, which must end well."""
+    command = [*FOLKMOOT, "elastic", "run", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 def ended(process: "subprocess.Popen[str]", number: signal.Signals) -> str:
     """What a process printed until a signal ended it, in order."""
     process.send_signal(number)
