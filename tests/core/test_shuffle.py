@@ -1,10 +1,12 @@
 """Each vectorised permutation equals its one-at-a-time definition, index by index."""
 
+from hashlib import sha256
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.core.shuffle import lcg_shuffle, swap_or_not, swap_or_not_all
+from folkmoot.core.shuffle import lcg_shuffle, swap_or_not, swap_or_not_all, swap_or_not_few
 
 SEEDS = st.binary(min_size=32, max_size=32)
 
@@ -17,9 +19,13 @@ def test_all_at_once_is_one_at_a_time(total: int, seed: bytes, data: st.DataObje
         assert swap_or_not(index, total, seed) == places[index]
 
 
-def test_every_index_of_a_thousand_moves_alike() -> None:
-    seed = bytes(range(32))
-    assert [swap_or_not(i, 1000, seed) for i in range(1000)] == swap_or_not_all(1000, seed).tolist()
+@pytest.mark.parametrize("total", [1, 2, 3, 7, 32, 33, 255, 256, 1000])
+def test_every_index_moves_alike(total: int) -> None:
+    seed = sha256(bytes([total % 256])).digest()
+    one_at_a_time = [swap_or_not(index, total, seed) for index in range(total)]
+    assert swap_or_not_all(total, seed).tolist() == one_at_a_time
+    if total <= 256:
+        assert list(swap_or_not_few(total, seed)) == one_at_a_time
 
 
 @given(st.integers(0, 300), st.integers(0, 2**64 - 1))
