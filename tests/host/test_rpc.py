@@ -2,6 +2,7 @@
 
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,29 +42,19 @@ def test_tls_is_whole_or_not_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "complaint"),
+    ("settings", "files", "complaint"),
     [
-        ((A, None, None), "both a certificate and its key"),
-        ((None, B, None), "both a certificate and its key"),
-        ((None, None, C), "we need our own"),
+        (server_tls, (A, None, None), "both a certificate and its key"),
+        (server_tls, (None, B, None), "both a certificate and its key"),
+        (server_tls, (None, None, C), "we need our own"),
+        (client_tls, (A, B, None), "go together"),
+        (client_tls, (A, None, C), "go together"),
+        (client_tls, (None, B, C), "needs the CA"),
     ],
 )
-def test_a_part_of_a_servers_tls_is_refused(files: tuple, complaint: str) -> None:
+def test_a_part_of_tls_is_refused(settings: Any, files: tuple, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        server_tls(*files)
-
-
-@pytest.mark.parametrize(
-    ("files", "complaint"),
-    [
-        ((A, B, None), "go together"),
-        ((A, None, C), "go together"),
-        ((None, B, C), "needs the CA"),
-    ],
-)
-def test_a_part_of_a_clients_tls_is_refused(files: tuple, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        client_tls(*files)
+        settings(*files)
 
 
 def test_pauses_double_up_to_the_most_and_never_all_at_once() -> None:
