@@ -9,7 +9,6 @@ import pytest
 from folkmoot.core.federation.state import Delivery
 from folkmoot.exchange.bucket import Bucket, Missing, TooLarge
 from folkmoot.federated.coordinator.bucket import CoordinatorBucket
-from folkmoot.federated.model_file.layout import layout_of
 from folkmoot.federated.model_file.reader import ModelFile, digest_of
 from folkmoot.federated.participant.bucket import (
     MAP_FROM,
@@ -17,7 +16,7 @@ from folkmoot.federated.participant.bucket import (
     ParticipantBucket,
     WeightsUnavailable,
 )
-from support.models import save_model
+from support.models import publish_global, save_model
 
 ANNAS = Delivery("anna", 3, "d", 1)
 
@@ -108,9 +107,7 @@ def test_a_link_in_place_of_an_update_is_no_object(bucket, store, tmp_path):
 
 
 def write_global(store, round_, seed):
-    written = store.new_global(round_, layout_of(values(MANY, seed)))
-    written.write_all(values(MANY, seed))
-    return store.publish_global(round_, written)
+    return publish_global(store, round_, values(MANY, seed))
 
 
 def test_a_pruned_global_model_serves_the_next_one_and_leaves_nothing_of_itself(bucket, store):

@@ -32,6 +32,16 @@ def key(number: int) -> bytes:
     return number.to_bytes(32, "big")
 
 
+def member_of(count: int, **limits: int) -> GossipNode:
+    """The first of so many members, connected to all the others."""
+    node = GossipNode(key(0), unsealed, Limits(**limits))
+    ids = [key(n) for n in range(count)]
+    node.members(ids)
+    for other in ids[1:]:
+        node.connected(other, 0.0)
+    return node
+
+
 class World:
     """Members, the links between them, and frames under way."""
 
@@ -200,11 +210,8 @@ def test_past_a_child_that_is_out_of_reach_its_children_are_sent_to() -> None:
 
 
 def test_when_nobody_sends_what_all_claim_neighbours_compare_again() -> None:
-    me, liar = key(0), key(1)
-    node = GossipNode(me, unsealed, Limits())
-    node.members([me, liar])
-    node.connected(liar, 0.0)
-    held = sealed(me, 1, b"mine")
+    liar, node = key(1), member_of(2)
+    held = sealed(node.me, 1, b"mine")
     node.publish(held, 0.0)
     node.tick(10.0)
     node.receive(liar, Have(1, (held.id, bytes(16)), False), 10.0)
@@ -213,11 +220,7 @@ def test_when_nobody_sends_what_all_claim_neighbours_compare_again() -> None:
 
 
 def test_a_neighbour_that_claims_and_does_not_send_is_passed_over() -> None:
-    me, liar, honest = key(0), key(1), key(2)
-    node = GossipNode(me, unsealed, Limits())
-    node.members([me, liar, honest])
-    node.connected(liar, 0.0)
-    node.connected(honest, 0.0)
+    liar, honest, node = key(1), key(2), member_of(3)
     message = sealed(honest, 1, b"m")
     assert node.receive(liar, Have(1, (message.id,), False), 0.0) == [
         Send(liar, Want((message.id,)))
@@ -228,11 +231,7 @@ def test_a_neighbour_that_claims_and_does_not_send_is_passed_over() -> None:
 
 
 def test_an_author_has_a_quota_and_who_breaks_it_directly_is_blamed() -> None:
-    me, author, other = key(0), key(1), key(2)
-    node = GossipNode(me, unsealed, Limits(quota_messages=3))
-    node.members([me, author, other])
-    node.connected(author, 0.0)
-    node.connected(other, 0.0)
+    author, other, node = key(1), key(2), member_of(3, quota_messages=3)
     for n in range(3):
         frame = Gossip(sealed(author, n, b"m").sealed)
         assert isinstance(node.receive(author, frame, 0.0)[0], Deliver)
@@ -244,10 +243,7 @@ def test_an_author_has_a_quota_and_who_breaks_it_directly_is_blamed() -> None:
 
 
 def test_a_quota_counts_bytes() -> None:
-    me, author = key(0), key(1)
-    node = GossipNode(me, unsealed, Limits(quota_bytes=1000))
-    node.members([me, author])
-    node.connected(author, 0.0)
+    author, node = key(1), member_of(2, quota_bytes=1000)
     assert isinstance(
         node.receive(author, Gossip(sealed(author, 1, bytes(600)).sealed), 0.0)[0], Deliver
     )
@@ -257,10 +253,7 @@ def test_a_quota_counts_bytes() -> None:
 
 
 def test_rounds_that_are_over_are_neither_taken_nor_asked_for() -> None:
-    me, other = key(0), key(1)
-    node = GossipNode(me, unsealed, Limits())
-    node.members([me, other])
-    node.connected(other, 0.0)
+    other, node = key(1), member_of(2)
     node.expire(5)
     old = sealed(other, 4, b"m")
     assert isinstance(node.receive(other, Gossip(old.sealed), 0.0)[0], Discard)
@@ -286,12 +279,10 @@ def test_nothing_is_kept_of_rounds_that_are_over() -> None:
 
 
 def test_one_who_left_is_heard_on_rounds_that_had_begun_and_no_later() -> None:
-    me, left, other = key(0), key(1), key(2)
-    node = GossipNode(me, unsealed, Limits())
-    node.members([me, left, other])
-    node.connected(other, 0.0)
+    left, other, node = key(1), key(2), member_of(3)
+    node.disconnected(left)
     node.receive(other, Gossip(sealed(other, 7, b"m").sealed), 0.0)
-    node.members([me, other])
+    node.members([node.me, other])
     assert isinstance(node.receive(other, Gossip(sealed(left, 7, b"m").sealed), 0.0)[0], Deliver)
     assert isinstance(node.receive(other, Gossip(sealed(left, 8, b"m").sealed), 0.0)[0], Discard)
 
@@ -309,8 +300,5 @@ def test_a_second_different_message_of_an_author_spreads_too() -> None:
 
 
 def test_a_frame_that_is_not_gossip_is_blamed() -> None:
-    me, other = key(0), key(1)
-    node = GossipNode(me, unsealed, Limits())
-    node.members([me, other])
-    node.connected(other, 0.0)
+    other, node = key(1), member_of(2)
     assert isinstance(node.receive(other, Hello(bytes(32), bytes(8)), 0.0)[0], Blame)

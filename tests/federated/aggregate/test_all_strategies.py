@@ -1,6 +1,7 @@
 """What every strategy promises: the same files give the same bits, in little memory."""
 
 import tracemalloc
+from contextlib import ExitStack, closing, contextmanager
 
 import numpy as np
 import pytest
@@ -46,28 +47,31 @@ def files(tmp_path_factory):
     return folder
 
 
+@contextmanager
+def opened(strategy, base, updates, out, memory=None):
+    """A round that closes, from files to files; `updates` are ids, samples and paths."""
+    with ExitStack() as stack:
+        reference = stack.enter_context(ModelFile(base))
+        given = [
+            ModelUpdate(id, samples, stack.enter_context(ModelFile(path)), base=reference)
+            for id, samples, path in updates
+        ]
+        layout = reference.layout
+        remembered = strategy.memory_layout(layout) or layout
+        writer = stack.enter_context(closing(ModelWriter(out / "next", layout)))
+        kept = stack.enter_context(closing(ModelWriter(out / "memory", remembered)))
+        recalled = stack.enter_context(ModelFile(memory)) if memory else None
+        yield Closing(reference, given, recalled, writer, kept, b"\x01" * 32)
+
+
 def combine(strategy, files, out, memory=None):
     """One round from files to files; the bytes it wrote."""
-    base = ModelFile(files / "global")
-    updates = [
-        ModelUpdate(p, n, ModelFile(files / p), base=base) for n, p in enumerate("abcdef", 1)
-    ]
-    writer = ModelWriter(out / "next", base.layout)
-    kept = ModelWriter(
-        out / "memory", strategy.memory_layout(base.layout) or {"none": base.layout["w"]}
-    )
-    recalled = ModelFile(memory) if memory else None
-    try:
-        strategy.combine(Closing(base, updates, recalled, writer, kept, b"\x01" * 32))
-        writer.commit(durable=False)
-        if strategy.memory_layout(base.layout):
-            kept.commit(durable=False)
-    finally:
-        writer.close()
-        kept.close()
-        for update in updates:
-            update.source.close()
-        base.close()
+    updates = [(p, n, files / p) for n, p in enumerate("abcdef", 1)]
+    with opened(strategy, files / "global", updates, out, memory) as round_:
+        strategy.combine(round_)
+        round_.out.commit(durable=False)
+        if strategy.memory_layout(round_.reference.layout):
+            round_.memory_out.commit(durable=False)
     return [path.read_bytes() for path in sorted(out.iterdir())]
 
 
@@ -102,24 +106,14 @@ def test_memory_does_not_grow_with_participants(strategy, tmp_path):
     save_model(tmp_path / "one", {"w": rng.standard_normal(400_000, np.float32)})
 
     def peak(count):
-        base = ModelFile(tmp_path / "one")
-        updates = [
-            ModelUpdate(f"{i:03}", 1, ModelFile(tmp_path / "one"), base=base) for i in range(count)
-        ]
-        writer = ModelWriter(tmp_path / "out", base.layout)
-        layout = strategy.memory_layout(base.layout) or base.layout
-        kept = ModelWriter(tmp_path / "memory", layout)
-        tracemalloc.start()
-        try:
-            strategy.combine(Closing(base, updates, None, writer, kept, bytes(32)))
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-            writer.close()
-            kept.close()
-            for update in updates:
-                update.source.close()
-            base.close()
+        updates = [(f"{i:03}", 1, tmp_path / "one") for i in range(count)]
+        with opened(strategy, tmp_path / "one", updates, tmp_path) as round_:
+            tracemalloc.start()
+            try:
+                strategy.combine(round_)
+                return tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
 
     few, many = peak(4), peak(40)
     assert many < max(1.2 * few, 40_000_000)

@@ -123,7 +123,6 @@ async def test_a_compressed_federation_ends_where_a_plain_one_does(
 
 async def test_a_step_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     how = Compression(method="top_k", keep=0.5)
-    config = federation_config(tmp_path, {"rounds": 2, "max_strikes": 0}, compression=how)
     good = {"weights#index": np.array([0, 2]), "weights#value": floats([5, 7])}
     bad = {
         "rising": good | {"weights#index": np.array([2, 0])},

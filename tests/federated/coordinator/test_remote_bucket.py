@@ -1,6 +1,5 @@
 """What the coordinator takes out of a remote bucket is what was announced, hashed as it came."""
 
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +8,9 @@ import pytest
 from folkmoot.core.federation.state import Delivery
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.federated.coordinator.bucket import CoordinatorBucket, NotAnnounced
-from folkmoot.federated.model_file.layout import layout_of
 from folkmoot.federated.model_file.reader import ModelFile, digest_of
 from folkmoot.federated.participant.bucket import ParticipantBucket
+from support.models import publish_global
 
 #: More than one stretch of a download.
 MANY = 100_000
@@ -59,9 +58,7 @@ def test_of_another_body_than_the_announced_nothing_stays(store: CoordinatorBuck
 def test_what_is_used_up_is_written_over(store: CoordinatorBucket) -> None:
     """A file that is there already costs a fraction of a new one; nothing is left of it."""
     arrays = {"w": np.ones(MANY, np.float32)}
-    with closing(store.new_global(3, layout_of(arrays))) as written:
-        written.write_all(arrays)
-        store.publish_global(3, written)
+    publish_global(store, 3, arrays)
     model = store.global_path(3).stat().st_ino
     delivery = delivered(store, np.ones(MANY, np.float32))
     update = store.take(delivery, 1 << 30).stat().st_ino
@@ -70,9 +67,7 @@ def test_what_is_used_up_is_written_over(store: CoordinatorBucket) -> None:
     shorter = delivered(store, np.zeros(MANY // 2, np.float32))
     path = store.take(shorter, 1 << 30)
     assert (path.stat().st_ino, digest_of(path)) == (update, shorter.digest)
-    with closing(store.new_global(4, layout_of(arrays))) as written:
-        written.write_all(arrays)
-        digest = store.publish_global(4, written)
+    digest = publish_global(store, 4, arrays)
     path = store.global_path(4)
     assert (path.stat().st_ino, digest_of(path)) == (model, digest)
 
@@ -80,9 +75,7 @@ def test_what_is_used_up_is_written_over(store: CoordinatorBucket) -> None:
 def test_after_a_start_a_model_is_read_anew(tmp_path: Path, store: CoordinatorBucket) -> None:
     """Our copy of it was not synced: a power cut may have left anything there."""
     arrays = {"w": np.ones(MANY, np.float32)}
-    with closing(store.new_global(4, layout_of(arrays))) as written:
-        written.write_all(arrays)
-        digest = store.publish_global(4, written)
+    digest = publish_global(store, 4, arrays)
     store.global_target(4).write_bytes(b"torn")
     again = CoordinatorBucket(store.bucket, tmp_path, 1 << 30)
     assert digest_of(again.global_path(4)) == digest

@@ -8,8 +8,8 @@ import pytest
 from folkmoot.exchange.bucket import Bucket
 from folkmoot.federated.coordinator.bucket import CoordinatorBucket
 from folkmoot.federated.model_file.file_stat import stamp
-from folkmoot.federated.model_file.layout import layout_of
 from folkmoot.federated.participant.bucket import ParticipantBucket, WeightsUnavailable
+from support.models import publish_global
 
 VALUES = {"w": np.arange(100_000, dtype=np.float32)}
 WRONG = bytes(32)
@@ -24,9 +24,7 @@ def bucket(tmp_path):
 def published(bucket, tmp_path):
     """A published global model: its path, digest and stamp."""
     store = CoordinatorBucket(bucket, tmp_path / "state", 1 << 30)
-    written = store.new_global(1, layout_of(VALUES))
-    written.write_all(VALUES)
-    digest = bytes.fromhex(store.publish_global(1, written))
+    digest = bytes.fromhex(publish_global(store, 1, VALUES))
     assert store.global_stamp(0) == b""
     return bucket.folder / "1/global", digest, store.global_stamp(1)
 

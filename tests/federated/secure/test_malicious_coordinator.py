@@ -49,18 +49,17 @@ class Attack:
         }
         self.public = {id: key.public_key().public_bytes_raw() for id, key in self.keys.items()}
         self.context = attempt_context("run", 3, attempt)
-        self.members = {
-            id: ParticipantAttempt(
-                id, key, self.context, Random(f"{id}{attempt}").randbytes, self.known, Demands(2)
-            )
-            for id, key in self.keys.items()
-        }
+        self.members = {id: self.member(id, Demands(2), attempt) for id in self.ids}
         self.cohort = Cohort(
             threshold_of(count, 2 / 3), {id: member.keys() for id, member in self.members.items()}
         )
         self.seeds: dict[str, bytes] = {}
         self.masking: dict[str, bytes] = {}
         self.uploads: dict[str, np.ndarray] = {}
+
+    def member(self, id: str, demands: Demands, attempt: int = 1) -> ParticipantAttempt:
+        randomness = Random(f"{id}{attempt}").randbytes
+        return ParticipantAttempt(id, self.keys[id], self.context, randomness, self.known, demands)
 
     def known(self, id: str, public: bytes) -> bool:
         return self.public.get(id) == public
@@ -237,25 +236,10 @@ def test_members_that_are_shown_different_cohorts_have_nothing_in_common() -> No
 def test_a_cohort_made_of_colluders_is_too_small() -> None:
     attack = Attack(9, 2)
     few = {id: attack.cohort.keys[id] for id in (VICTIM, *attack.helpers)}
-    careful = ParticipantAttempt(
-        VICTIM,
-        attack.keys[VICTIM],
-        attack.context,
-        Random(f"{VICTIM}1").randbytes,
-        attack.known,
-        Demands(9),
-    )
     with pytest.raises(Distrust, match="least_cohort"):
-        careful.shares(Cohort(3, few))
+        attack.member(VICTIM, Demands(9)).shares(Cohort(3, few))
     with pytest.raises(Distrust, match="below ours"):
-        ParticipantAttempt(
-            VICTIM,
-            attack.keys[VICTIM],
-            attack.context,
-            Random(f"{VICTIM}1").randbytes,
-            attack.known,
-            Demands(3, 9),
-        ).shares(attack.cohort)
+        attack.member(VICTIM, Demands(3, 9)).shares(attack.cohort)
 
 
 class Line:
