@@ -10,36 +10,33 @@ from authority.served_run import connected, serving
 from folkmoot.authority import Denied
 from folkmoot.authority.server import client
 from folkmoot.authority.server.attending import Attending
-from folkmoot.authority.server.client import ServerAuthority
 
 
 async def test_a_second_client_with_the_same_key_is_refused_and_the_first_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "TAKEN_PATIENCE", 0.0)
-    async with serving(tmp_path) as server, asyncio.timeout(60):
-        address = f"127.0.0.1:{server.port}"
-        first = ServerAuthority(address, "moot", A, member=True)
+    async with (
+        serving(tmp_path) as server,
+        connected(server, A, member=True) as first,
+        connected(server, A, member=True) as second,
+        asyncio.timeout(60),
+    ):
         watching = first.watch()
         await anext(watching)
         assert await first.submit(join(A)) is None
-        second = ServerAuthority(address, "moot", A, member=True)
         with pytest.raises(Denied, match="a client with this key takes part already, and stays"):
             await anext(second.watch())
         assert (await anext(watching)).pending.get(A.public)
         async with connected(server, A) as onlooker:  # `folkmoot status` with its key
             await anext(onlooker.watch())
-        await first.close()
-        await second.close()
 
 
 async def test_a_client_that_was_killed_comes_back_with_its_key(tmp_path: Path) -> None:
     async with serving(tmp_path) as server, asyncio.timeout(60):
-        address = f"127.0.0.1:{server.port}"
         for _ in range(2):
-            life = ServerAuthority(address, "moot", A, member=True)
-            await anext(life.watch())
-            await life.close()
+            async with connected(server, A, member=True) as life:
+                await anext(life.watch())
 
 
 def test_who_lost_power_is_replaced_once_it_was_silent_for_long_enough() -> None:

@@ -77,7 +77,7 @@ class Changes:
 
     def _send(self, **what: Any) -> None:
         self.version += 1
-        message = _bytes(wire.Change(version=self.version, **what))
+        message = wire.to_bytes(wire.Change(version=self.version, **what))
         self._messages = [*self._messages[1 - LAG :], message]
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
@@ -86,12 +86,8 @@ class Changes:
         """The newest state, encoded once however many ask for it."""
         if self._encoded[0] != self.version:
             whole = wire.Change(version=self.version, snapshot=encode(self._shown))
-            self._encoded = (self.version, _bytes(whole))
+            self._encoded = (self.version, wire.to_bytes(whole))
         return self._encoded[1]
 
     def _pace(self) -> float:
         return min(self.watchers * PACE, LONGEST_PACE)
-
-
-def _bytes(message: Any) -> bytes:
-    return bytes(message.SerializeToString())

@@ -208,7 +208,7 @@ def _unary(answer: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
             refusal.tell(context)
         return _NOTHING
 
-    return grpc.stream_unary_rpc_method_handler(handler, request.FromString, _bytes)
+    return grpc.stream_unary_rpc_method_handler(handler, request.FromString, wire.to_bytes)
 
 
 def _stream(answers: Callable[[Any], AsyncIterator[bytes]], request: Any) -> Any:
@@ -258,7 +258,3 @@ def _read(path: Path, wanted: wire.Range) -> tuple[int, bytes]:
     with path.open("rb") as file:
         file.seek(wanted.start)
         return path.stat().st_size, file.read(wanted.length)
-
-
-def _bytes(message: Any) -> bytes:
-    return bytes(message.SerializeToString())

@@ -37,6 +37,10 @@ class Range(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     length: Annotated[int, msgspec.Meta(ge=0, le=MAX_READ)]
 
 
+def to_bytes(message: Any) -> bytes:
+    return bytes(message.SerializeToString())
+
+
 def signed_bytes(method: str, run_id: str, request: Any) -> bytes:
     """What the signature of a `Signed` covers."""
     return framed(

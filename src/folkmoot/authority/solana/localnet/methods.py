@@ -35,11 +35,11 @@ class JsonRpcMethods:
             "getSlot": lambda params: ledger.slot,
             "getBlockHeight": lambda params: ledger.slot,
             "getLatestBlockhash": self._blockhash,
-            "isBlockhashValid": lambda params: self.context(ledger.valid(_parsed(Hash, params))),
-            "getBalance": lambda params: self.context(self._lamports(_parsed(Pubkey, params))),
+            "isBlockhashValid": lambda params: self.context(ledger.valid(parsed(Hash, params))),
+            "getBalance": lambda params: self.context(self._lamports(parsed(Pubkey, params))),
             "getMinimumBalanceForRentExemption": self._rent,
             "getAccountInfo": lambda params: self.context(
-                self._account(_parsed(Pubkey, params), params)
+                self._account(parsed(Pubkey, params), params)
             ),
             "getMultipleAccounts": self._accounts,
             "getFeeForMessage": lambda params: self.context(LAMPORTS_PER_SIGNATURE),
@@ -48,7 +48,7 @@ class JsonRpcMethods:
             ],
             "getSignatureStatuses": self._statuses,
             "requestAirdrop": lambda params: str(
-                ledger.airdrop(_parsed(Pubkey, params), _number(params, 1, "lamports"))
+                ledger.airdrop(parsed(Pubkey, params), _number(params, 1, "lamports"))
             ),
             "sendTransaction": self._send,
             "simulateTransaction": self._simulate,
@@ -90,11 +90,11 @@ class JsonRpcMethods:
         return None if found is None else told(found, _options(params, 1))
 
     def _accounts(self, params: Params) -> Any:
-        keys = [_parsed(Pubkey, [name]) for name in _names(params)]
+        keys = [parsed(Pubkey, [name]) for name in _names(params)]
         return self.context([self._account(key, params) for key in keys])
 
     def _statuses(self, params: Params) -> Any:
-        known = [_parsed(Signature, [name]) for name in _names(params)]
+        known = [parsed(Signature, [name]) for name in _names(params)]
         return self.context([self._status(signature) for signature in known])
 
     def _status(self, signature: Signature) -> Any:
@@ -204,7 +204,7 @@ def _names(params: Params) -> list[Any]:
     return names
 
 
-def _parsed(kind: type[Named], params: Params) -> Named:
+def parsed(kind: type[Named], params: Params) -> Named:
     try:
         return kind.from_string(params[0])
     except Exception as error:  # solders has an error of its own for each kind

@@ -9,7 +9,7 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 
 from folkmoot.authority.solana.localnet.ledger import NodeError
-from folkmoot.authority.solana.localnet.methods import JsonRpcMethods, told
+from folkmoot.authority.solana.localnet.methods import JsonRpcMethods, parsed, told
 
 WAITING_MAX = 1000  # notifications for one connection that does not read them
 SUBSCRIPTIONS_MAX = 100  # of one connection
@@ -45,14 +45,11 @@ class Subscriber:
         if len(self._asked) >= SUBSCRIPTIONS_MAX:
             raise NodeError(-32602, f"a connection has at most {SUBSCRIPTIONS_MAX} subscriptions")
         options = params[1] if len(params) > 1 and isinstance(params[1], dict) else {}
-        try:
-            key: Any = None
-            if kind == "account":
-                key = Pubkey.from_string(params[0])
-            elif kind == "signature":
-                key = Signature.from_string(params[0])
-        except (ValueError, TypeError, IndexError) as error:
-            raise NodeError(-32602, f"Invalid param: {error}") from None
+        key: Any = None
+        if kind == "account":
+            key = parsed(Pubkey, params)
+        elif kind == "signature":
+            key = parsed(Signature, params)
         number = next(self.numbers)
         self._asked[number] = Subscription(kind, key, options)
         return number
