@@ -16,9 +16,8 @@ import argparse
 import json
 import os
 import statistics
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
@@ -44,7 +43,7 @@ KEEP_FREE_MB = 1500  # a cell that would push the machine into swap or the OOM k
 
 
 def main() -> None:
-    args = parse(sys.argv[1:])
+    args = parse()
     OUT.mkdir(parents=True, exist_ok=True)
     measured = OUT / "results.jsonl"
     if args.fresh:
@@ -63,21 +62,29 @@ def main() -> None:
         results.write("federated", "make bench-federated", figures(rows))
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--systems", nargs="+", default=list(SHOWN), choices=systems.ALL)
-    parser.add_argument("--sizes", nargs="+", default=SIZES, type=size, metavar="NxPARAMS")
-    parser.add_argument(
-        "--rounds", type=int, help="rounds to measure (default: by system and size)"
-    )
+def parse() -> argparse.Namespace:
+    parser = usual_options(__doc__, list(SHOWN), systems.ALL, SIZES)
     parser.add_argument(
         "--limit", type=float, help=f"seconds for one cell (default: {PATIENCE:.0f} a round)"
     )
     parser.add_argument(
         "--stall", type=float, default=STALL, help="seconds to wait for a round (%(default)s)"
     )
+    return parser.parse_args()
+
+
+def usual_options(
+    doc: str, default: list[str], choices: Collection[str], sizes: tuple[tuple[int, int], ...]
+) -> argparse.ArgumentParser:
+    """Which cells are measured, and for how long."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("--systems", nargs="+", default=default, choices=choices)
+    parser.add_argument("--sizes", nargs="+", default=sizes, type=size, metavar="NxPARAMS")
+    parser.add_argument(
+        "--rounds", type=int, help="rounds to measure (default: by system and size)"
+    )
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
-    return parser.parse_args(argv)
+    return parser
 
 
 def size(text: str) -> tuple[int, int]:

@@ -12,11 +12,10 @@ an interrupted run continues.
 import argparse
 import json
 import statistics
-import sys
 from typing import Any
 
 import results
-from federated import OUT, STALL, key, line, measure, read, size
+from federated import OUT, STALL, key, line, measure, read, usual_options
 
 SIZES = ((2, 1_000_000), (10, 1_000_000), (2, 10_000_000), (10, 10_000_000))
 MANY = (50, 1_000_000)
@@ -29,7 +28,7 @@ FASTER, SHARE, SERVER, FASTER_S3 = 2.0, 0.5, 200, 1.5
 
 
 def main() -> None:
-    args = parse(sys.argv[1:])
+    args = usual_options(__doc__, SYSTEMS, SYSTEMS, SIZES).parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     kept = OUT / "tls.jsonl"
     if args.fresh:
@@ -54,15 +53,6 @@ def main() -> None:
     print(json.dumps(table, indent=2, ensure_ascii=False))
     if whole:
         results.write("federated_tls", "make bench-federated-tls", table)
-
-
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--systems", nargs="+", default=SYSTEMS, choices=SYSTEMS)
-    parser.add_argument("--sizes", nargs="+", default=SIZES, type=size, metavar="NxPARAMS")
-    parser.add_argument("--rounds", type=int, help="rounds of a turn (default: by size)")
-    parser.add_argument("--fresh", action="store_true", help="forget earlier results")
-    return parser.parse_args(argv)
 
 
 def limits(args: argparse.Namespace, name: str, params: int) -> argparse.Namespace:

@@ -1,8 +1,8 @@
 """A coordinator, aggregators and participants in one process, and the same federation without."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -123,10 +123,8 @@ async def run_region(config: Aggregator, learners: Sequence[Participant], **poli
         await aggregate(config, told)
 
 
-@asynccontextmanager
-async def watching(config: Federation) -> AsyncIterator[RunningServer]:
-    async with serving(config, Watched) as server:
-        yield server
+def watching(config: Federation) -> AbstractAsyncContextManager[RunningServer]:
+    return serving(config, Watched)
 
 
 def model(server: RunningServer, round_: int) -> dict[str, Array]:

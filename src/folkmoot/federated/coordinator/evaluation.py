@@ -99,7 +99,7 @@ class CentralEvaluation:
         return float(loss), {name: float(value) for name, value in metrics.items()}
 
 
-def keep_best(model: Path, folder: Path, round_: int) -> Path:
+def keep_best(model: Path, folder: Path, round_: int) -> None:
     """Keep a global model as `best/<round>.safetensors`, and no other; it is linked, not copied."""
     kept = folder / "best" / f"{round_}.safetensors"
     kept.parent.mkdir(exist_ok=True)
@@ -109,4 +109,3 @@ def keep_best(model: Path, folder: Path, round_: int) -> Path:
     for other in kept.parent.iterdir():
         if other != kept:
             other.unlink()
-    return kept

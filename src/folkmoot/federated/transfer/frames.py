@@ -49,15 +49,10 @@ def read_frame(line: Socket, kind: Any, most: int = MAX_FRAME) -> Any:
     """The next frame of a line; blocks."""
     buffer = bytearray()
     while count := missing(buffer, most):
-        buffer += read_some(line, count)
+        if not (got := line.recv(count)):
+            raise ConnectionResetError("the line was closed")
+        buffer += got
     return decode_frame(kind, bytes(buffer[LENGTH:]))
-
-
-def read_some(line: Socket, count: int) -> bytes:
-    got = line.recv(count)
-    if not got:
-        raise ConnectionResetError("the line was closed")
-    return got
 
 
 def fill(line: Socket, piece: memoryview) -> None:
