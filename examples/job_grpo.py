@@ -26,7 +26,7 @@ from typing import Any
 import job_sums as sums
 import msgspec
 import torch
-from job_watch import add_deaths, add_where, deaths, draw, run_and_show, tell_end
+from job_watch import add_deaths, add_where, draw, run_and_show
 from torch import Tensor, nn
 
 from folkmoot.core.job import JobSpec
@@ -259,13 +259,11 @@ def main() -> int:
     options = parser.parse_args()
     out = options.out.resolve()
     checkpoint = sums.learn_together(out / "learned", options.rounds)
-    began = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         job = make_job(options, checkpoint, folder)
         outcome = run_and_show(job, folder / "job", ray_address=options.ray_address)
-        curve, died = load_curve(folder), deaths(folder / "job")
-    tell_end(outcome, time.monotonic() - began, died)
+        curve = load_curve(folder)
     if outcome.exit_code:
         return 1
     show(curve, out)

@@ -16,14 +16,13 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-from job_watch import add_where, deaths, run_and_show, tell_end
+from job_watch import add_where, run_and_show
 
 import folkmoot
 from folkmoot.core.federation import Rules
@@ -212,13 +211,11 @@ def main() -> int:
     add_where(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder, began = Path(name), time.monotonic()
+        folder = Path(name)
         write_corpus(folder)
         job = make_job(folder, options.rounds, options.federation, not options.nobody_dies)
         outcome = run_and_show(job, folder / "job", "member-1", options.ray_address)
-        died, left = deaths(folder / "job"), (folder / "checkpoints").exists()
-        tell_end(outcome, time.monotonic() - began, died)
-        if left:
+        if (folder / "checkpoints").exists():
             trained = folkmoot.load_checkpoint(folder / "checkpoints")
             size = sum(p.numel() for p in trained.model.parameters())
             print(f"the run left a checkpoint of {size:,} parameters")

@@ -26,7 +26,7 @@ import gymnasium
 import msgspec
 import numpy as np
 import torch
-from job_watch import add_deaths, add_where, deaths, draw, run_and_show, tell_end
+from job_watch import add_deaths, add_where, draw, run_and_show
 from torch import Tensor, nn
 
 from folkmoot.core.job import JobSpec
@@ -278,13 +278,11 @@ def main() -> int:
     add_where(parser)
     parser.add_argument("--plot", type=Path, default=Path("out/job_ppo.png"))
     options = parser.parse_args()
-    began = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         job = make_job(options, folder)
         outcome = run_and_show(job, folder / "job", ray_address=options.ray_address)
-        curve, died = load_curve(folder / "curve.json"), deaths(folder / "job")
-    tell_end(outcome, time.monotonic() - began, died)
+        curve = load_curve(folder / "curve.json")
     if not curve or outcome.exit_code:
         return 1
     print(f"mean return {curve[0].mean:.1f} -> {curve[-1].mean:.1f} in {len(curve)} steps")

@@ -3,6 +3,7 @@
 import argparse
 import os
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,15 +35,17 @@ def run_here(spec: JobSpec, folder: Path, ray_address: str = "") -> JobOutcome:
 def run_and_show(
     spec: JobSpec, folder: Path, actor: str = "trainer-0", ray_address: str = ""
 ) -> JobOutcome:
-    """What `actor` prints is printed here, too."""
-    over = threading.Event()
+    """What `actor` prints is printed here, too, and then how it ended."""
+    began, over = time.monotonic(), threading.Event()
     shown = threading.Thread(target=_show, args=(Home(folder).log(actor), over))
     shown.start()
     try:
-        return run_here(spec, folder, ray_address)
+        outcome = run_here(spec, folder, ray_address)
     finally:
         over.set()
         shown.join()
+    tell_end(outcome, time.monotonic() - began, deaths(folder))
+    return outcome
 
 
 def _show(log: Path, over: threading.Event) -> None:

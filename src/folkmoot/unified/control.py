@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from folkmoot.core.job import JobSpec, Stage
+from folkmoot.unified.substrate import OfActor
 
 #: The names by which messages travel as remote methods, and who is called.
 MASTER, TELL, OBEY = "master", "tell", "obey"
@@ -41,9 +42,7 @@ class Verdict(msgspec.Struct, frozen=True):
     unfit: dict[str, str] = {}
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    actor: str
-    incarnation: int
+class Status(OfActor, frozen=True, kw_only=True, tag=True):
     stage: Stage = Stage.INIT
     pid: int = 0
     # Where others call it, from READY on.
@@ -58,13 +57,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     exit_code: int = 0
 
 
-class Beat(msgspec.Struct, frozen=True, tag=True):
+class Beat(OfActor, frozen=True, tag=True):
     """It lives; `progress` counts the signs of progress that its code gave."""
 
-    actor: str
-    incarnation: int
     progress: int = 0
-    numbers: dict[str, Any] = {}
+    numbers: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 # A master tells.

@@ -56,12 +56,7 @@ def massacre(world: JobWorld) -> None:
         role = world.loop.random.choice(chosen).role
         for process in there:
             if process.role == role:
-                world.loop.after(world.lasting(0, 500), _die, process)
-
-
-def _die(process: SimulatedProcess) -> None:
-    if process.alive:
-        process.die()
+                world.loop.after(world.lasting(0, 500), process.die)
 
 
 def _die_again(world: JobWorld, actor: str) -> None:

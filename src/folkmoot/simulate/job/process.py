@@ -57,8 +57,9 @@ class SimulatedProcess:
     # What goes wrong.
 
     def die(self) -> None:
-        self.host.end(self, "SIGKILL")
-        self._drag_others_down()
+        if self.alive:
+            self.host.end(self, "SIGKILL")
+            self._drag_others_down()
 
     def hang(self) -> None:
         self.hung = True

@@ -65,7 +65,7 @@ class Contacts:
 
     def took(self, told: Status | Beat) -> Contact:
         now = time.monotonic()
-        contact = self[Name(told.actor, told.incarnation)]
+        contact = self[told.name]
         contact.heard = now
         if isinstance(told, Status):
             if contact.status is None or told.stage is not contact.status.stage:

@@ -224,14 +224,12 @@ class PrimeMaster:
             # It hung, and is listened to instead of its successor, who would miss the actor.
             self._stop_here(Superseded("another master holds the job: end this one"))
             return
-        contact = self._contacts.took(told)
-        name = Name(told.actor, told.incarnation)
+        contact, name = self._contacts.took(told), told.name
         if isinstance(told, Status):
             self._contacts.order(name, Welcome(self.epoch))
             self._take(*_events_of(told, self._durable.now()))
             if told.stage is Stage.FAILED:
-                raised = events.ActorRaised(*name, told.how, told.traceback)
-                self._log.write(raised)
+                self._log.write(events.ActorRaised(*name, told.how, told.traceback))
             self._introduce()
         elif contact.progressed == contact.heard and told.numbers:
             self._log.write(events.Progressed(*name, told.numbers))
@@ -339,12 +337,11 @@ def _actor(connection: RpcConnection) -> Name | None:
 
 def _events_of(status: Status, now: int) -> Iterable[m.AnyEvent]:
     """What a status means to the machine, which refuses what it knows already."""
-    who = (status.actor, status.incarnation)
     if status.stage is Stage.FAILED:
-        yield m.Raised(*who, status.how, now, status.traceback, status.exit_code or 1)
+        yield m.Raised(*status.name, status.how, now, status.traceback, status.exit_code or 1)
         return
     if status.stage is not Stage.INIT:
-        yield m.ActorReady(*who)
+        yield m.ActorReady(*status.name)
     if status.verdict:
         unfit = status.verdict.unfit
         yield m.ChildrenChecked(
@@ -356,9 +353,9 @@ def _events_of(status: Status, now: int) -> Iterable[m.AnyEvent]:
             now,
         )
     if status.stage in (Stage.RUNNING, Stage.FINISH):
-        yield m.Report(*who, Stage.RUNNING, status.generation)
+        yield m.Report(*status.name, Stage.RUNNING, status.generation)
     if status.stage is Stage.FINISH:
-        yield m.Report(*who, Stage.FINISH, status.generation, status.result)
+        yield m.Report(*status.name, Stage.FINISH, status.generation, status.result)
 
 
 async def _stacks(connection: RpcConnection) -> str:
