@@ -24,6 +24,7 @@ from folkmoot.core.coordinator.view import encode_change, view
 from folkmoot.core.data_config import TextFiles
 from folkmoot.core.quorum import MAX_WITNESSES
 from folkmoot.host.signing import Identity
+from support.hostile import listening
 
 IDENTITY = Identity(b"c" * 32)
 
@@ -77,16 +78,12 @@ class HostileServer:
 async def served(change: Callable[[HostileServer], None]) -> AsyncIterator[ServerAuthority]:
     hostile = HostileServer()
     change(hostile)
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers((hostile.handler(),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    authority = ServerAuthority(f"127.0.0.1:{port}", hostile.state.run.run_id, IDENTITY)
-    try:
-        yield authority
-    finally:
-        await authority.close()
-        await server.stop(None)
+    async with listening(hostile.handler()) as address:
+        authority = ServerAuthority(address, hostile.state.run.run_id, IDENTITY)
+        try:
+            yield authority
+        finally:
+            await authority.close()
 
 
 async def test_a_refusal_for_a_reason_that_nobody_knows_is_a_sentence() -> None:

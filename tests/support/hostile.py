@@ -100,9 +100,10 @@ class HostileCoordinator:
 
 
 @asynccontextmanager
-async def listening(hostile: HostileCoordinator) -> AsyncIterator[str]:
+async def listening(handler: grpc.GenericRpcHandler) -> AsyncIterator[str]:
+    """The address of a server whose answers this handler makes."""
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((hostile.handler(),))
+    server.add_generic_rpc_handlers((handler,))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
@@ -131,7 +132,7 @@ async def meet(
     hostile: HostileCoordinator, policy: Policy, one: Participant | None = None, **settings: Any
 ) -> None:
     """One participant takes part with a hostile coordinator until either is done."""
-    async with listening(hostile) as address, asyncio.timeout(60):
+    async with listening(hostile.handler()) as address, asyncio.timeout(60):
         given = Settings(
             address=address, run_id="test", longest_pause=0.05, policy=policy, **settings
         )
