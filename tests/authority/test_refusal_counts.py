@@ -1,14 +1,8 @@
 """Who may be wrong how often."""
 
+from authority.store.store_run import Clock
 from folkmoot.authority.server import refusal_counts
 from folkmoot.authority.server.refusal_counts import RefusalCounts
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_a_connection_may_be_wrong_a_few_times_and_is_forgiven() -> None:
@@ -20,7 +14,7 @@ def test_a_connection_may_be_wrong_a_few_times_and_is_forgiven() -> None:
     seen.bad("a:1", "a")
     assert seen.must_wait("a:1", "a")
     assert not seen.must_wait("a:2", "a"), "its neighbour did nothing"
-    clock.now = 2.0
+    clock.now += 2.0
     assert not seen.must_wait("a:1", "a")
 
 
