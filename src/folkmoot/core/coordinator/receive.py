@@ -312,20 +312,16 @@ def call_gone(state: Coordinator, message: m.CallGone, now: int) -> Received:
     place = _speaker(state, message.sender, message.epoch, right_round)
     if isinstance(place, Reason):
         return place
-    gone, false = ({state.find(x) for x in names} for names in (message.gone, message.equivocated))
-    if None in gone | false or place in gone | false:
+    gone, false = {*message.gone}, {*message.equivocated}
+    if {state.find(identity) for identity in gone | false} & {None, place}:
         return Reason.UnknownClient
     index = state.index(election, place)
     if index is None or not state.committee(election).get_witness(index).witness:
         return Reason.NotAWitness
     epoch = replace(
         state.epoch,
-        called_gone=absence.call(
-            state.epoch.called_gone, index, (p for p in gone if p is not None)
-        ),
-        called_false=absence.call(
-            state.epoch.called_false, index, (p for p in false if p is not None)
-        ),
+        called_gone=absence.call(state.epoch.called_gone, index, state.places(gone)),
+        called_false=absence.call(state.epoch.called_false, index, state.places(false)),
     )
     state, expelled = absence.expel(replace(state, epoch=epoch), election)
     state, removed = _leave(state, expelled)

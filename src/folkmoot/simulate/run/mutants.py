@@ -47,8 +47,7 @@ def _compact(state: Coordinator, leaving: Any) -> Any:
 
 
 def _believe_accusations(state: Coordinator, identities: Any) -> Any:
-    places = (state.find(identity) for identity in identities)
-    return tuple((place, Left.Unhealthy) for place in places if place is not None)
+    return tuple((place, Left.Unhealthy) for place in state.places(identities))
 
 
 def _believe_one(state: Coordinator, election: Any) -> Any:
