@@ -360,7 +360,7 @@ def _events_of(status: Status, now: int) -> Iterable[m.AnyEvent]:
 
 async def _stacks(connection: RpcConnection) -> str:
     try:
-        return str(await asyncio.to_thread(connection.ask(STACKS, (0,)).result, EXPLAIN))
+        return str(await asyncio.to_thread(connection.call(STACKS, 0).result, EXPLAIN))
     except Exception as error:
         return f"nobody says: {error or type(error).__name__}"
 

@@ -35,7 +35,7 @@ class CallLine(Protocol):
     @property
     def where(self) -> str: ...
 
-    def ask(self, method: str, arguments: tuple[Any, ...]) -> "Call[Any]": ...
+    def call(self, method: str, *arguments: Any, **keywords: Any) -> "Call[Any]": ...
 
     def forget(self, call: int) -> None: ...
 
@@ -127,7 +127,7 @@ class Call(Future[T]):
 
     def _ask_where(self) -> "Call[Any] | None":
         """Ask the other side what it is doing with this call."""
-        return self.line.ask(STACKS, (self.id,)) if self.line is not None else None
+        return self.line.call(STACKS, self.id) if self.line is not None else None
 
     def overdue(self, theirs: str) -> CallTimeout:
         seconds = time.monotonic() - self.since

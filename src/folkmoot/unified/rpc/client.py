@@ -11,7 +11,7 @@ from typing import Any
 
 from folkmoot.unified.rpc import values
 from folkmoot.unified.rpc.call import Call
-from folkmoot.unified.rpc.connect import CONNECT_SECONDS, connect
+from folkmoot.unified.rpc.connect import connect
 from folkmoot.unified.rpc.connection import RpcConnection, RpcPeer
 from folkmoot.unified.rpc.directory import Directory
 from folkmoot.unified.rpc.errors import RpcError, WorkerDied
@@ -30,12 +30,10 @@ class RpcClient:
         *,
         timeout: float | None = None,
         patience: float = 0.0,
-        connect_seconds: float = CONNECT_SECONDS,
     ) -> None:
         self.actor = actor
         self.timeout, self.patience = timeout, patience
         self._directory, self._me, self._secret = directory, me, secret
-        self._connect_seconds = connect_seconds
         self._connection: RpcConnection | None = None
         self._waiting: list[Waiting] | None = None  # while a connection is being made
         self._closed = False
@@ -127,6 +125,4 @@ class RpcClient:
             return self._connect(moved)
 
     def _connect(self, address: str) -> RpcConnection:
-        return connect(
-            address, self._me, self._secret, expect=self.actor, seconds=self._connect_seconds
-        )
+        return connect(address, self._me, self._secret, expect=self.actor)

@@ -22,17 +22,16 @@ def connect(
     expect: str | None = None,
     execution: Execution | None = None,
     on_closed: Hook = no_hook,
-    seconds: float = CONNECT_SECONDS,
 ) -> RpcConnection:
     """A connection to whoever listens at `address`; waits until it is made.
 
     `WorkerDied` when nobody is there, `Unauthorised` when it is a stranger or not `expect`.
     `execution` carries out what the other end calls back.
     """
-    until = time.monotonic() + seconds
+    until = time.monotonic() + CONNECT_SECONDS
     name = expect or address
     try:
-        stream = addresses.connect(address, seconds)
+        stream = addresses.connect(address, CONNECT_SECONDS)
     except OSError as error:
         raise WorkerDied(name, f"cannot be reached at {address}: {error}") from None
     served = execution or Execution(RemoteMethods(me.name))

@@ -95,23 +95,9 @@ class RpcConnection:
         return self.why_closed is not None
 
     def call(self, method: str, *arguments: Any, **keywords: Any) -> Call[Any]:
-        return self.request(method, arguments, keywords)
-
-    def ask(self, method: str, arguments: tuple[Any, ...]) -> Call[Any]:
-        return self.request(method, arguments, {})
-
-    def request(
-        self,
-        method: str,
-        arguments: tuple[Any, ...],
-        keywords: dict[str, Any],
-        timeout: float | None = None,
-    ) -> Call[Any]:
-        """Call a method of the other end; after `timeout` seconds the call fails and says why."""
+        """Call a method of the other end."""
         call: Call[Any] = Call(self.peer.name if self.peer else "the peer", method)
         self.submit(call, values.dump((arguments, keywords)))
-        if timeout is not None:
-            call.limit(timeout)
         return call
 
     def submit(self, call: Call[Any], parts: list[Buffer]) -> None:

@@ -50,10 +50,6 @@ class RpcFrame(NamedTuple):
     header: FrameHeader
     parts: list[memoryview]
 
-    @property
-    def size(self) -> int:
-        return sum(len(part) for part in self.parts)
-
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(FrameHeader)
