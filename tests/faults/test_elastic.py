@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from elastic.test_torch import EXAMPLE, RUN, example, plain_losses, read_losses
+from elastic.test_torch import EXAMPLE, example, plain_losses, read_losses
 from folkmoot.authority.store.kv.open import open_store
 from folkmoot.core.iteration import keys
 from folkmoot.core.iteration.record import read_record
+from support.commands import FOLKMOOT, elastic_run
 from support.etcd import Etcd
 from support.ranks import Ranks, audit, die_at_every_request, loop
 
@@ -115,9 +116,9 @@ def test_a_training_is_the_same_after_many_kills(
     tmp_path: Path, url: str, store_prefix: str, example: Any
 ) -> None:
     steps, chance, store = 200, random.Random(3), open_store(url, store_prefix)
-    command = [*RUN, "-n", "4", f"--store={url}", f"--job={store_prefix}", "--max-restarts=1000"]
+    options = ["-n", "4", f"--store={url}", f"--job={store_prefix}", "--max-restarts=1000"]
     script = [str(EXAMPLE), f"--steps={steps}", "--pause=0.2", f"--losses={tmp_path}"]
-    with subprocess.Popen([*command, *script]) as launcher:
+    with subprocess.Popen([*FOLKMOOT, "elastic", "run", *options, *script]) as launcher:
         try:
             kills, last = 0, 0
             while launcher.poll() is None:
@@ -163,7 +164,5 @@ def test_torchrun_scripts_with_a_process_group_of_their_own_start_again(
         "print('sum', int(ones))\n"
         "dist.destroy_process_group()\n"
     )
-    command = [*RUN, "-n", "4", f"--store={url}", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr
+    done = elastic_run("-n", "4", f"--store={url}", script)
     assert sorted(done.stdout.splitlines()) == [f"[{rank}] sum 4" for rank in range(4)]
