@@ -59,6 +59,5 @@ _STAGES = {Phase.Warmup: 1, Phase.RoundTrain: 2, Phase.RoundWitness: 2, Phase.Co
 
 def _stage(state: Coordinator) -> tuple[int, int, int, bool]:
     """How far a run is, in an order that it goes through in one direction."""
-    height = state.round.height if state.epoch.rounds else -1
-    stage = _STAGES.get(state.phase, 0)
-    return state.epoch_number, stage, height, state.phase is Phase.RoundWitness
+    epoch, height = state.turn
+    return epoch, _STAGES.get(state.phase, 0), height, state.phase is Phase.RoundWitness

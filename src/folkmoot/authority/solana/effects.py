@@ -36,14 +36,10 @@ def effects_between(before: Coordinator, after: Coordinator, now: int) -> Iterat
     if after.phase is Phase.Cooldown is not before.phase and not nothing_to_store(after):
         count = checkpointers(after.active)
         yield m.CheckpointWanted(after.epoch_number, count, after.model_hash)
-    if after.epoch.rounds and _round(after) != _round(before):
+    if after.epoch.rounds and after.turn != before.turn:
         current = after.round
         samples = total(current.spans)
         yield m.RoundStarted(after.epoch_number, current.height, current.step, samples)
-
-
-def _round(state: Coordinator) -> tuple[int, int]:
-    return state.epoch_number, state.round.height if state.epoch.rounds else -1
 
 
 def _removed(
