@@ -28,13 +28,13 @@ import msgspec
 
 import results
 from folkmoot.authority.server import wire
-from folkmoot.authority.server.serve import Listening, collect_seldom, listen
+from folkmoot.authority.server.serve import Listening, listen
 from folkmoot.authority.server.service import Access
 from folkmoot.core.bloom import bloom_bits
 from folkmoot.core.coordinator import Run
 from folkmoot.core.coordinator import messages as m
 from folkmoot.core.coordinator.config import CoordinatorConfig, Model
-from folkmoot.host.memory import share_heap
+from folkmoot.host.memory import collect_seldom, share_heap
 from folkmoot.host.signing import Identity
 
 CHANGES = 20

@@ -8,8 +8,8 @@ import pytest
 
 from authority.any_run import join
 from authority.served_run import connected, serving
-from folkmoot.authority.server.serve import collect_seldom
 from folkmoot.core.coordinator import messages as m
+from folkmoot.host.memory import collect_seldom
 from folkmoot.host.signing import Identity
 
 REQUESTS = 2000
@@ -21,6 +21,7 @@ def collecting_seldom() -> Iterator[None]:
     collect_seldom()
     yield
     gc.set_threshold(*before)
+    gc.unfreeze()
 
 
 async def test_a_server_does_not_keep_what_requests_leave_behind(

@@ -107,8 +107,10 @@ def aggregate(
     """
     from folkmoot.federated.aggregator.aggregate import aggregate as run
     from folkmoot.federated.aggregator.config import load_region
+    from folkmoot.host.memory import collect_seldom
     from folkmoot.host.signing import Identity
 
+    collect_seldom()
     config = load_region(file)
 
     def tell(server: Any) -> None:
@@ -194,7 +196,9 @@ def load_participant(name: str) -> Any:
 async def _serve(config: Any) -> None:
     from folkmoot.federated.aggregate.private import Private
     from folkmoot.federated.coordinator.server import serving
+    from folkmoot.host.memory import collect_seldom
 
+    collect_seldom()
     async with serving(config) as server:
         state = server.coordinator.state
         again = f", resumed in round {state.round}" if server.coordinator.resumed else ""
@@ -256,7 +260,9 @@ async def _status(address: str, tls: Any) -> str:
 
 async def _up(config: Any, join: list[str], count: int) -> None:
     from folkmoot.federated.coordinator.server import serving
+    from folkmoot.host.memory import collect_seldom
 
+    collect_seldom()
     async with serving(config) as server:
         typer.echo(f"{config.run_id} at {server.address} with {count} participants")
         _narrate(server)

@@ -46,11 +46,10 @@ def serve(
     The state is journaled before anything is answered. Killed and started again on the same
     folder, it resumes the same round with the same clients.
     """
-    from folkmoot.host.memory import share_heap
+    from folkmoot.host.memory import collect_seldom, share_heap
 
     share_heap()  # before gRPC starts threads
     from folkmoot.authority.server.claims import ClaimPolicy
-    from folkmoot.authority.server.serve import collect_seldom
     from folkmoot.cli.interrupt import run_until_interrupted
     from folkmoot.host.tls import server_tls
     from folkmoot.observe.narrator import ServerNarrator

@@ -1,7 +1,6 @@
 """A keeper and its service, listening: what `folkmoot serve` runs."""
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,16 +14,6 @@ from folkmoot.core.coordinator import Run
 from folkmoot.host import rpc
 from folkmoot.host.tasks import end_tasks
 from folkmoot.host.tls import ServerTls
-
-
-def collect_seldom() -> None:
-    """For a process that only serves: walk through everything that lives less often.
-
-    Thousands of streams are thousands of live objects that every full collection walks through,
-    a fifth of the processor time of a change. Of every request gRPC leaves a cycle of a few
-    objects, which is found among the young: that must not be put off, or the process grows.
-    """
-    gc.set_threshold(5_000, 100, 100)
 
 
 class Listening(NamedTuple):
