@@ -13,6 +13,8 @@ from folkmoot.federated.participant.bucket import WeightsUnavailable
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.policy import NotAgreed
 from folkmoot.federated.transfer import frames
+from folkmoot.federated.transfer.lines import Life, Line
+from folkmoot.federated.transfer.transfers import Telling
 from folkmoot.host.signing import Identity
 from support.federation import (
     RUN,
@@ -99,6 +101,28 @@ async def test_a_model_larger_than_agreed_does_not_come_with_a_call(tmp_path: Pa
         answer = await asyncio.to_thread(weights.call, beat(), PATIENCE)
         with pytest.raises(WeightsUnavailable, match="announced with"):
             await asyncio.to_thread(weights.read_global, 1, answer.task.global_digest)
+
+
+async def test_who_is_told_of_the_end_over_a_line_has_heard_it_when_it_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator leaves when all have heard it, and takes its lines along."""
+    heard_before, carry = [], Telling.carry
+    async with running_federation(tmp_path, carried(tmp_path, rounds=1)) as w:
+        a, weights = await w.introduced("a")
+        ones = {"weights": np.ones(4, np.float32)}
+        await a.end(await asyncio.to_thread(weights.write_update, 0, "", ones))
+        await w.server.finished()
+
+        def watched(telling: Telling, line: Line) -> Life:
+            heard_before.append(w.server.service.all_told.is_set())
+            yield from carry(telling, line)
+
+        monkeypatch.setattr(Telling, "carry", watched)
+        answer = await asyncio.to_thread(weights.call, beat(), PATIENCE)
+        assert wire.STATE_NAME[answer.state] == "FINISHED"
+        await asyncio.wait_for(w.server.service.all_told.wait(), PATIENCE)
+        assert heard_before == [False]
 
 
 async def test_a_call_that_another_key_answers_is_not_believed(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ class CoordinatorService:
             # That our own delivery is known now is no news to the one who made it.
             news = advert[:2] != seen[:2] or (advert.expected and not seen.expected)
             if news or left <= 0 or not latest:
-                if advert.phase == rules.Phase.FINISHED:
+                if advert.phase == rules.Phase.FINISHED and call is None:
                     self._tell_end(id)
                 return wire.HeartbeatResponse(
                     state=wire.STATE[advert.phase],
@@ -358,6 +358,10 @@ class CoordinatorService:
             if self._calls.get(id) is asked:
                 del self._calls[id]
         answer = wire.TransferAnswer(call=heard)
+        if heard.state == wire.STATE[rules.Phase.FINISHED]:
+            # We leave when all have heard it, and lines end with us: what is sent is heard.
+            heard_it = partial(self._loop.call_soon_threadsafe, self._tell_end, id)
+            return Telling(answer, heard_it)
         if not heard.HasField("task") or heard.task.initial:
             return Telling(answer)
         if asked.digest_ahead == heard.task.global_digest.hex():

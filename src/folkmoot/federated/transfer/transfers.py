@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
@@ -25,13 +26,14 @@ class Transfer(Protocol):
 
 
 class Telling:
-    """An answer, and no body."""
+    """An answer, and no body; `sent` is called when it is on its way."""
 
-    def __init__(self, answer: Any) -> None:
-        self._answer = answer
+    def __init__(self, answer: Any, sent: Callable[[], object] = lambda: None) -> None:
+        self._answer, self._sent = answer, sent
 
     def carry(self, line: Line) -> Life:
         yield from line.send_frame(self._answer)
+        self._sent()
 
 
 class Sending:
