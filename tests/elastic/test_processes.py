@@ -265,14 +265,12 @@ def test_a_store_that_hangs_for_a_while_costs_nobody_their_place(
         ranks.run_all(endless(60.0), until=3)
         own_tcp_store.signal(signal.SIGSTOP)
         time.sleep(PATIENT / 1000 + 1)  # longer than the heartbeat's timeout
+        told = "did not answer for 1 s; it hangs, is overloaded or"
+        ranks.until(lambda: all(told in ranks.output(f"rank-{rank}") for rank in range(3)))
         own_tcp_store.signal(signal.SIGCONT)
         before = ranks.newest()
         ranks.until(lambda: ranks.newest() > before + 20)
         assert {record.ranks for record in ranks.records(0)} == {(0, 1, 2)}
-        for rank in range(3):
-            assert "did not answer for 1 s; it hangs, is overloaded or" in ranks.output(
-                f"rank-{rank}"
-            )
 
 
 def test_a_winner_that_dies_between_any_two_requests_holds_up_nobody(
