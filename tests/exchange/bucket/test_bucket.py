@@ -27,7 +27,7 @@ from folkmoot.exchange.bucket import (
     open_object,
     reading,
 )
-from folkmoot.exchange.bucket.direct import Direct
+from folkmoot.exchange.bucket.direct import Direct, NotGiven
 from support.servers import S3Server, serving
 
 BIG = os.urandom(20 << 20)
@@ -352,6 +352,8 @@ def test_a_part_that_is_longer_than_its_object_is_not_taken():
     known = S3Server(f"http://127.0.0.1:{server.server_port}")
     with serving(server):
         bucket = Bucket("s3://test/models", known.options, patience=1)
+        with pytest.raises(NotGiven):
+            reading.read_direct(bucket._direct, bucket.url, "small", reading.no_room)
         with pytest.raises(BucketError, match="small"):
             bucket.get("small", MANY)
 
