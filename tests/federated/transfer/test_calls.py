@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from folkmoot.federated import wire
+from folkmoot.federated.participant import participation
 from folkmoot.federated.participant.bucket import WeightsUnavailable
 from folkmoot.federated.participant.loop import Settings, take_part
 from folkmoot.federated.participant.policy import NotAgreed
@@ -53,8 +54,13 @@ async def test_a_call_to_a_round_brings_its_model(tmp_path: Path) -> None:
         assert list(model["weights"]) == [1.0] * 4
 
 
-async def test_rounds_need_no_request_but_calls_and_updates(tmp_path: Path) -> None:
-    async with running_federation(tmp_path, carried(tmp_path, rounds=6)) as w:
+async def test_rounds_need_no_request_but_calls_and_updates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Beside a round that lasts longer, a heartbeat goes over gRPC, and may hear of the next one.
+    monkeypatch.setattr(participation, "SHORT_ROUND", PATIENCE)
+    short = carried(tmp_path, rounds=6, heartbeat_time=4 * PATIENCE)
+    async with running_federation(tmp_path, short) as w:
         service, fetched, called = w.server.service, [], []
         fetch, call = service._grant_fetch, service._grant_call
         service._grant_fetch = lambda request: (fetched.append(request.round), fetch(request))[1]
