@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from folkmoot.core.coordinator import messages as m
-from folkmoot.core.coordinator.receive import IN_EPOCH
+from folkmoot.core.coordinator.receive import IN_EPOCH, member
 from folkmoot.core.coordinator.state import Phase, trained
 from folkmoot.simulate.faults import FAULTS, Faults
 
@@ -58,7 +58,9 @@ def join_storm(world: RunWorld) -> None:
 
 def strangers(world: RunWorld) -> None:
     """Keys join, show that they live as long as the run lasts, and do nothing; some lie about being
-    ready, as long as anybody lies."""
+    ready, as long as anybody lies. Who loses its place asks for one again, at once; when nobody
+    lies, only in a run that has learnt who works: in any other the first to ask are served, and
+    keys that outnumber its places can keep them all."""
     random = world.loop.random
     lying = random.random() < 0.5
     for _ in range(random.randint(1, 12)):
@@ -68,6 +70,9 @@ def strangers(world: RunWorld) -> None:
 def idle(world: RunWorld, key: bytes, lying: bool) -> None:
     state = world.audit.state
     if state.phase is Phase.Finished:
+        return
+    has_place = member(state, key) is not None or state.pending.get(key) is not None
+    if world.calm and not world.audit.worked and not has_place:
         return
     if world.coordinator.up:
         world.coordinator.submit(m.Join(key, world.audit.config.run_id))
