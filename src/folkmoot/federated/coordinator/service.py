@@ -7,6 +7,7 @@ update; INVALID_ARGUMENT for a bad one; DATA_LOSS for a damaged one. The details
 """
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -172,12 +173,23 @@ class CoordinatorService:
         seen = rules.Advert(
             wire.STATE_NAME.get(request.seen_state, ""), request.seen_round, request.seen_expected
         )
-        loop = asyncio.get_running_loop()
-        if self._beats.exceeded(id, loop.time()):
+        if self._beats.exceeded(id, self._loop.time()):
             reason = f"{id} sends more than {MOST_HEARTBEATS} heartbeats a second"
             raise RequestRefused(Code.RESOURCE_EXHAUSTED, reason)
-        patience = min(request.wait_ms / 1000, self.config.rounds.heartbeat_time)
-        until = loop.time() + patience
+        return await self._news(id, seen, request, call, with_task=request.want_task)
+
+    async def _news(
+        self,
+        id: str,
+        seen: rules.Advert,
+        request: Any,
+        call: Asked | None = None,
+        *,
+        with_task: bool = True,
+    ) -> Any:
+        """What `id` is told when that is no longer what it has seen, or it waits no longer."""
+        loop = self._loop
+        until = loop.time() + min(request.wait_ms / 1000, self.config.rounds.heartbeat_time)
         latest = True
         while True:
             advert = self._asked(rules.advert(self.coordinator.state, id))
@@ -192,7 +204,7 @@ class CoordinatorService:
                     state=wire.STATE[advert.phase],
                     round=advert.round,
                     expected=advert.expected,
-                    task=self._task(id) if request.want_task and advert.expected else None,
+                    task=self._task(id) if with_task and advert.expected else None,
                 )
             if call is not None:
                 self._hold(id, call)
@@ -254,6 +266,15 @@ class CoordinatorService:
     async def EndTrainingRound(self, request: Any) -> Any:
         id = self._named(self._proven("EndTrainingRound", request))
         self.coordinator.heard(id)
+        answer = await self._ended(id, request)
+        if request.wait_ms and not self._beats.exceeded(id, self._loop.time()):
+            seen = rules.Advert(rules.Phase.ROUND, request.round, expected=False)
+            # Who is told no news, since it has to leave say, hears why when it asks again.
+            with contextlib.suppress(RequestRefused):
+                answer.news.CopyFrom(await self._news(id, seen, request))
+        return answer
+
+    async def _ended(self, id: str, request: Any) -> Any:
         delivery = self._announced(id, request)
         fields = (id, delivery.round, delivery.digest, delivery.samples)
         if answer := rules.admits(self.coordinator.state, *fields):

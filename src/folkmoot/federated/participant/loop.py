@@ -14,7 +14,7 @@ from typing import Any
 from folkmoot.federated.compression.feedback import ErrorFeedback
 from folkmoot.federated.participant import answers, events
 from folkmoot.federated.participant.carried import CarriedWeights
-from folkmoot.federated.participant.connection import END_TIMEOUT, Connection
+from folkmoot.federated.participant.connection import Connection
 from folkmoot.federated.participant.participant import (
     FoundEvaluation,
     Participant,
@@ -81,7 +81,7 @@ class _Training(Participation):
         trained = self._trained
         if not start.HasField("fixed_point"):
             if (end := await asyncio.to_thread(self._train_and_write, start)) is not None:
-                await self._line.insist("EndTrainingRound", end, END_TIMEOUT)
+                await self._end_and_wait(end)
             return
         if trained is None or trained.digest != start.global_digest or trained.round != round_:
             trained = await asyncio.to_thread(self._compute, start)
