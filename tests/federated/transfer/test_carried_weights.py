@@ -15,6 +15,7 @@ from blake3 import blake3
 
 from folkmoot.core.federation import messages as m
 from folkmoot.federated import wire
+from folkmoot.federated.model_file.outgoing import OutgoingModel
 from folkmoot.federated.model_file.reader import digest_of
 from folkmoot.federated.names import CARRIED
 from folkmoot.federated.participant.bucket import WeightsUnavailable
@@ -265,7 +266,7 @@ async def test_an_update_is_hashed_whole_whatever_the_coordinator_says_it_has() 
     near, far = socket.socketpair()
     with near, far:
         storing = _Storing(0, arrays)
-        whole = b"".join(storing._parts)
+        whole = b"".join(OutgoingModel(arrays).pieces())
         claimed = wire.TransferAnswer(offset=frames.PIECE + 5)
         far.sendall(frames.encode_frame(claimed) + frames.encode_frame(wire.TransferAnswer()))
         reading = asyncio.create_task(

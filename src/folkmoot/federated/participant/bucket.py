@@ -20,17 +20,16 @@ from folkmoot.exchange.bucket import Bucket, BucketError
 from folkmoot.exchange.bucket.bucket import WHOLE
 from folkmoot.exchange.bucket.keys import checked_key
 from folkmoot.federated.model_file.file_stat import stamp as stamp_of
-from folkmoot.federated.model_file.hashing_writer import PIECE, HashingWriter
+from folkmoot.federated.model_file.hashing_writer import HashingWriter
 from folkmoot.federated.model_file.layout import (
     Array,
     BadModel,
-    Layout,
     array_views,
     decode_header,
-    encode_header,
     header_length,
     layout_of,
 )
+from folkmoot.federated.model_file.outgoing import OutgoingModel
 
 #: Fewer bytes are copied sooner than an open file is kept for them.
 MAP_FROM = 1 << 18
@@ -77,16 +76,15 @@ class ParticipantBucket:
     def write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
         """Put an update into the bucket; its digest."""
         key = checked_key(self.bucket.url, f"{round_}/{participant_id}")
-        layout, folder = layout_of(arrays), self.bucket.folder
-        if folder is None:
-            body = OutgoingModel(layout, arrays)
+        if (folder := self.bucket.folder) is None:
+            body = OutgoingModel(arrays)
             if not self.bucket.put_direct(key, body.size, body.pieces):
                 # In one request where that can be: pieces would take three at the least.
                 whole = body.size <= WHOLE
                 self.bucket.put(key, b"".join(body.pieces()) if whole else body.pieces())
             return body.digest()
         spare = folder / SPARE / participant_id
-        with contextlib.closing(HashingWriter(folder / key, layout, spare)) as writer:
+        with contextlib.closing(HashingWriter(folder / key, layout_of(arrays), spare)) as writer:
             writer.write_all(arrays)
             digest = writer.digest()
             # Not synced: after a power cut the coordinator sees from the digest that it must ask
@@ -132,35 +130,3 @@ def _plain_file(path: str, flags: int) -> int:
         os.close(fd)
         raise BadModel(f"{path} is not a plain file")
     return fd
-
-
-class OutgoingModel:
-    """The body of a model in pieces, out of the arrays themselves, each hashed as it goes out."""
-
-    def __init__(self, layout: Layout, arrays: Mapping[str, Array]) -> None:
-        self._head, self._layout, self._arrays = encode_header(layout), layout, arrays
-        self.size = len(self._head) + sum(meta.nbytes for meta in layout.values())
-        self._hasher = blake3()
-
-    def pieces(self) -> Iterator[memoryview]:
-        """All of it, from the beginning each time it is asked for."""
-        self._hasher.reset()
-        # BLAKE3 takes whole subtrees, so the first piece of values is shorter by the header.
-        yield self._hashed(memoryview(self._head))
-        done = len(self._head)
-        for name, meta in self._layout.items():
-            values = np.ascontiguousarray(self._arrays[name], meta.numpy).reshape(-1)
-            view, start = values.view(np.uint8).data, 0
-            while start < len(view):
-                stop = min(start + PIECE - done % PIECE, len(view))
-                yield self._hashed(view[start:stop])
-                done, start = done + stop - start, stop
-
-    def digest(self) -> bytes:
-        """Of what went out."""
-        digest: bytes = self._hasher.digest()
-        return digest
-
-    def _hashed(self, piece: memoryview) -> memoryview:
-        self._hasher.update(piece)
-        return piece

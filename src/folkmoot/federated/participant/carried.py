@@ -11,7 +11,7 @@ import contextlib
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -20,7 +20,8 @@ import numpy as np
 from blake3 import blake3
 
 from folkmoot.federated import wire
-from folkmoot.federated.model_file.layout import Array, BadModel, encode_header, layout_of
+from folkmoot.federated.model_file.layout import Array, BadModel
+from folkmoot.federated.model_file.outgoing import OutgoingModel
 from folkmoot.federated.model_file.reader import page_aligned
 from folkmoot.federated.names import plain_text
 from folkmoot.federated.participant.bucket import Arrays, WeightsUnavailable, decoded
@@ -281,27 +282,20 @@ class _Storing:
         self._round, self._token = round_, secrets.token_bytes(TOKEN_BYTES)
         self._samples = samples
         self._say_end, self.answer = say_end, None
-        layout = layout_of(arrays)
-        self._parts = [memoryview(encode_header(layout))]
-        for name, meta in layout.items():
-            flat = np.ascontiguousarray(arrays[name], meta.numpy).reshape(-1)
-            self._parts.append(flat.view(np.uint8).data)
-        self.size = sum(map(len, self._parts))
-        self._hasher, self._hashed = blake3(), 0
+        self._body = OutgoingModel(arrays)
         self.moved = 0
         #: Whether the body is sent before anything is answered: the first time. It may be refused
         #: in the midst of it, which we may not hear; then we ask first.
         self._ahead, self._asked = False, False
 
     def digest(self) -> bytes:
-        digest: bytes = self._hasher.digest()
-        return digest
+        return self._body.digest()
 
     def request(self) -> Any:
         self._ahead, self._asked = not self._asked, True
         store = wire.StoreRequest(
             round=self._round,
-            size=self.size,
+            size=self._body.size,
             token=self._token,
             ahead=self._ahead,
             number_samples=self._samples,
@@ -312,9 +306,8 @@ class _Storing:
         if not self._ahead:
             ask()
             self.moved = _answer(line).offset
-        if self.moved > self.size:
+        if self.moved > self._body.size:
             raise WeightsUnavailable("the coordinator says it has more of our update than there is")
-        self._hash_to(self.moved)
         with corked(line):
             if self._ahead:
                 ask()
@@ -324,35 +317,11 @@ class _Storing:
             self.answer = _end_answer(line)
 
     def _send(self, line: Socket) -> None:
-        for piece in self._pieces(self.moved):
+        for piece in self._body.pieces(self.moved):
             line.sendall(piece)
-            end = self.moved + len(piece)
-            if end > self._hashed:  # after a cut some is sent again
-                self._hasher.update(piece[self._hashed - self.moved :])
-                self._hashed = end
-            self.moved = end
+            self.moved += len(piece)
         if self._say_end is not None:
             self._say_end(line, self.digest())
-
-    def _hash_to(self, end: int) -> None:
-        """What the other side says it has, we may not know to be sent; the digest is of all."""
-        for piece in self._pieces(self._hashed):
-            if self._hashed >= end:
-                return
-            known = piece[: end - self._hashed]
-            self._hasher.update(known)
-            self._hashed += len(known)
-
-    def _pieces(self, offset: int) -> Iterator[memoryview]:
-        """The body from `offset` on, cut at multiples of a piece of the whole."""
-        position = 0
-        for part in self._parts:
-            start, position = position, position + len(part)
-            at = max(offset, start)
-            while at < position:
-                end = min(position, at + PIECE - at % PIECE)
-                yield part[at - start : end - start]
-                at = end
 
 
 def _answer(line: Socket) -> Any:

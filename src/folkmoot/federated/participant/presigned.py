@@ -10,10 +10,10 @@ from http.client import HTTPResponse
 from blake3 import blake3
 
 from folkmoot.exchange.bucket.connections import KeptConnections
-from folkmoot.federated.model_file.layout import Array, BadModel, layout_of
+from folkmoot.federated.model_file.layout import Array, BadModel
+from folkmoot.federated.model_file.outgoing import OutgoingModel
 from folkmoot.federated.participant.bucket import (
     Arrays,
-    OutgoingModel,
     as_weights_unavailable,
     decoded,
 )
@@ -60,7 +60,7 @@ class PresignedBucket:
     @as_weights_unavailable()
     def write_update(self, round_: int, participant_id: str, arrays: Mapping[str, Array]) -> bytes:
         """Put an update into the bucket; its digest."""
-        body = OutgoingModel(layout_of(arrays), arrays)
+        body = OutgoingModel(arrays)
         headers = {"Content-Length": str(body.size)}
         with self._connections.request("PUT", self._put, headers, body.pieces) as answer:
             _must_be_200("PUT", answer)
