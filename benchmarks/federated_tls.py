@@ -45,7 +45,7 @@ def main() -> None:
     done = {(row["turn"], *key(row)) for row in read(kept)}
     for turn, name, clients, params in turns:
         if (turn, name, clients, params) not in done:
-            row = measure(name, clients, params, limits(args, name, params)) | {"turn": turn}
+            row = measure(name, clients, params, limits(args, params)) | {"turn": turn}
             with kept.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             print(line(row), flush=True)
@@ -55,10 +55,8 @@ def main() -> None:
         results.write("federated_tls", "make bench-federated-tls", table)
 
 
-def limits(args: argparse.Namespace, name: str, params: int) -> argparse.Namespace:
-    remote = name in (S3, S3_BEFORE)
-    usual = (10 if remote else 40) if params <= 1_000_000 else 4
-    rounds = args.rounds or usual
+def limits(args: argparse.Namespace, params: int) -> argparse.Namespace:
+    rounds = args.rounds or (40 if params <= 1_000_000 else 4)
     return argparse.Namespace(rounds=rounds, limit=STALL, stall=STALL / 2)
 
 
