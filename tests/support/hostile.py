@@ -64,7 +64,8 @@ class HostileCoordinator:
 
     async def EndTrainingRound(self, request: Any) -> Any:
         self.ended.set()
-        return wire.EndTrainingRoundResponse()
+        news = await self.Heartbeat(request) if request.wait_ms else None
+        return wire.EndTrainingRoundResponse(news=news)
 
     async def SecureStep(self, request: Any) -> Any:
         return wire.SecureStepResponse(step=0, attempt=1)

@@ -8,7 +8,7 @@ import pytest
 from blake3 import blake3
 
 from folkmoot.exchange.bucket import Bucket
-from folkmoot.federated import Policy
+from folkmoot.federated import Policy, wire
 from folkmoot.federated.model_file.layout import encode_header, layout_of
 from folkmoot.federated.names import plain_text
 from folkmoot.federated.participant.answers import BadAnswer
@@ -163,6 +163,31 @@ async def test_an_answer_that_makes_no_sense_trains_nothing(
     with pytest.raises(BadAnswer, match="cannot be used"):
         await meet(hostile, AGREES, one)
     assert (one.trained, one.made_first) == (0, 0)
+
+
+@pytest.mark.parametrize("fields", [{"state": 17}, {"round": -1}])
+async def test_news_that_make_no_sense_end_our_part(tmp_path: Path, fields: Any) -> None:
+    def twist(name: str, request: Any, answer: Any) -> None:
+        if name == "EndTrainingRound":
+            answer.news.CopyFrom(wire.HeartbeatResponse(**fields))
+
+    one = Counts()
+    with pytest.raises(BadAnswer, match="cannot be used"):
+        await meet(HostileCoordinator(tmp_path / "bucket", twist), AGREES, one)
+    assert one.trained == 1
+
+
+async def test_the_task_that_comes_with_news_is_looked_at_as_well(tmp_path: Path) -> None:
+    def twist(name: str, request: Any, answer: Any) -> None:
+        if name == "EndTrainingRound":
+            task = wire.StartTrainingRoundResponse(round=2, epochs=-1, global_digest=bytes(32))
+            told = {"state": wire.STATE["ROUND"], "round": 2, "expected": True, "task": task}
+            answer.news.CopyFrom(wire.HeartbeatResponse(**told))
+
+    one = Counts()
+    with pytest.raises(BadAnswer, match="epochs are not negative"):
+        await meet(HostileCoordinator(tmp_path / "bucket", twist), AGREES, one)
+    assert one.trained == 1
 
 
 @pytest.mark.parametrize(
