@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def limits(args: argparse.Namespace, params: int) -> argparse.Namespace:
-    rounds = args.rounds or (40 if params <= 1_000_000 else 4)
+    rounds = args.rounds or (40 if params <= 1_000_000 else 12)
     return argparse.Namespace(rounds=rounds, limit=STALL, stall=STALL / 2)
 
 
