@@ -50,7 +50,7 @@ def test_help_says_that_nothing_is_kept_and_what_keeps_it() -> None:
 def test_without_torch_it_says_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('no module named torch')")
     path = os.pathsep.join([str(tmp_path), *sys.path])
-    done = ran("store", "serve", env={**os.environ, "PYTHONPATH": path})
+    done = ran("store", "serve", "--port", "0", env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 1
     assert "pip install 'folkmoot[train]', or use etcd" in done.stderr
     assert "Traceback" not in done.stderr
