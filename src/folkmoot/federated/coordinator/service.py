@@ -263,7 +263,8 @@ class CoordinatorService:
         get, put = self.coordinator.store.signed_urls(round_, id, seconds)
         return {"get_url": get, "put_url": put}
 
-    async def EndTrainingRound(self, request: Any) -> Any:
+    async def EndTrainingRound(self, request: Any, call: Asked | None = None) -> Any:
+        """`call` as of a heartbeat."""
         id = self._named(self._proven("EndTrainingRound", request))
         self.coordinator.heard(id)
         answer = await self._ended(id, request)
@@ -271,7 +272,7 @@ class CoordinatorService:
             seen = rules.Advert(rules.Phase.ROUND, request.round, expected=False)
             # Who is told no news, since it has to leave say, hears why when it asks again.
             with contextlib.suppress(RequestRefused):
-                answer.news.CopyFrom(await self._news(id, seen, request))
+                answer.news.CopyFrom(await self._news(id, seen, request, call))
         return answer
 
     async def _ended(self, id: str, request: Any) -> Any:
@@ -362,32 +363,32 @@ class CoordinatorService:
         if kind == "store":
             return self._grant_store(request.store)
         if kind == "end":
-            call = self._answered("EndTrainingRound", self.EndTrainingRound, request.end)
-            return Telling(wire.TransferAnswer(end=await call))
+            return await self._grant_held("EndTrainingRound", kind, request.end, asked)
         if kind == "call":
-            return await self._grant_call(request.call, asked)
+            return await self._grant_held("Heartbeat", kind, request.call, asked)
         known = "fetch, store, end and call"
         raise RequestRefused(Code.UNIMPLEMENTED, f"this coordinator knows {known}")
 
-    async def _grant_call(self, request: Any, asked: Asked) -> Transfer:
-        """A heartbeat; the round's model goes with the one that calls to it, or before it."""
+    async def _grant_held(self, method: str, kind: str, request: Any, asked: Asked) -> Transfer:
+        """What may wait for news; the round's model goes with those that call to it, or before."""
         try:
-            heartbeat = partial(self.Heartbeat, call=asked)
-            heard = await self._answered("Heartbeat", heartbeat, request)
+            call = partial(getattr(self, method), call=asked)
+            heard = await self._answered(method, call, request)
         finally:
             id = self._names.get(request.proof.public_key, request.proof.public_key.hex())
             if self._calls.get(id) is asked:
                 del self._calls[id]
-        answer = wire.TransferAnswer(call=heard)
-        if heard.state == wire.STATE[rules.Phase.FINISHED]:
+        answer = wire.TransferAnswer(**{kind: heard})
+        news = heard if kind == "call" else heard.news
+        if news.state == wire.STATE[rules.Phase.FINISHED]:
             # We leave when all have heard it, and lines end with us: what is sent is heard.
             heard_it = partial(self._loop.call_soon_threadsafe, self._tell_end, id)
             return Telling(answer, heard_it)
-        if not heard.HasField("task") or heard.task.initial:
+        if not news.HasField("task") or news.task.initial:
             return Telling(answer)
-        if asked.digest_ahead == heard.task.global_digest.hex():
+        if asked.digest_ahead == news.task.global_digest.hex():
             return Telling(answer)
-        return Sending(self.coordinator.store.global_target(heard.task.round), 0, answer)
+        return Sending(self.coordinator.store.global_target(news.task.round), 0, answer)
 
     def _hold(self, id: str, call: Asked) -> None:
         """Keep a call until there is news, and send it what is there of them."""

@@ -13,7 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import grpc
 import numpy as np
@@ -78,8 +78,9 @@ class CarriedWeights:
         #: Who has it has the line; a call lets it go when weights have to move.
         self._turn = threading.Lock()
         self._calling = False
-        #: The model that came with the last call.
+        #: The model that came with the last call, and one that may be that of the next.
         self._called: _Fetching | None = None
+        self._ahead: _Fetching | None = None
 
     def close(self) -> None:
         """End what is being read or written."""
@@ -110,22 +111,32 @@ class CarriedWeights:
 
     def _called_over(self, line: Socket, heartbeat: Any) -> Any:
         line.sendall(encode_frame(wire.TransferRequest(call=heartbeat)))
-        told, ahead = _answer(line), None
-        if told.ahead:
-            ahead = self._taken_ahead(line, told)
-            told = _answer(line)
+        told = self._told(line)
         answer = self._known.checked("Heartbeat", heartbeat, told.call)
+        self._take_called(line, told, answer)
+        return answer
+
+    def _told(self, line: Socket) -> Any:
+        """The answer to what was held open, which a model may precede."""
+        self._ahead, told = None, _answer(line)
+        if told.ahead:
+            self._ahead = self._taken_ahead(line, told)
+            told = _answer(line)
+        return told
+
+    def _take_called(self, line: Socket, told: Any, news: Any) -> None:
+        """The model of the round that we are called to, if it comes or has come."""
         line.settimeout(STALL)
+        ahead, self._ahead = self._ahead, None
         if told.size:
-            self._called = _Fetching(answer.round, self._max_object)
+            self._called = _Fetching(news.round, self._max_object)
             try:
                 self._called.take(line, told)
             except (OSError, WeightsUnavailable):  # what is missing is asked for when it is due
                 self._hang_up()
-        elif ahead is not None and ahead.hasher.digest() == answer.task.global_digest:
-            ahead.round = answer.round
+        elif ahead is not None and ahead.hasher.digest() == news.task.global_digest:
+            ahead.round = news.round
             self._called = ahead
-        return answer
 
     def _taken_ahead(self, line: Socket, told: Any) -> _Fetching:
         """A model that may be the next one: nothing is done with it before we are called to it."""
@@ -158,25 +169,40 @@ class CarriedWeights:
         self._insist("Store", storing)
         return storing.digest()
 
-    def deliver(self, arrays: Mapping[str, Array], end: Any) -> bool:
+    def deliver(self, arrays: Mapping[str, Array], end: Any) -> Any:
         """Give an update to the coordinator and say so with `end`, which gets its digest.
 
-        Whether that was answered. If not, it has to be said over gRPC; it may have been heard.
+        What that was answered. If nothing, it has to be said over gRPC; it may have been heard.
         """
         brief = end.ByteSize() < MAX_FRAME // 2  # a long history does not fit a frame
-        say_end = partial(self._say_end, end) if brief else None
-        storing = _Storing(end.round, arrays, say_end, end.number_samples)
+        said = _Said(partial(self._say_end, end), partial(self._hear_end, end)) if brief else None
+        storing = _Storing(end.round, arrays, said, end.number_samples)
         self._insist("Store", storing)
         end.digest = storing.digest()
-        if storing.answer is None or not storing.answer.HasField("end"):
-            return False
-        self._known.checked("EndTrainingRound", end, storing.answer.end)
-        return True
+        return storing.answer
 
     def _say_end(self, end: Any, line: Socket, digest: bytes) -> None:
         end.digest = digest
         request = wire.TransferRequest(end=self._known.signed("EndTrainingRound", end))
         line.sendall(encode_frame(request))
+
+    def _hear_end(self, end: Any, line: Socket) -> Any:
+        """Nothing when the line broke before, or now is not the time."""
+        line.settimeout(STALL + end.wait_ms / 1000)
+        try:
+            told = self._told(line)
+        except RequestRefused as refused:
+            if refused.code not in PASSING:
+                raise
+            return None
+        except OSError:
+            cut(line)  # which `_connected` notices
+            return None
+        if not told.HasField("end"):
+            return None
+        answer = self._known.checked("EndTrainingRound", end, told.end)
+        self._take_called(line, told, answer.news)
+        return answer
 
     def _insist(self, method: str, body: _Fetching | _Storing) -> None:
         if self._calling and (line := self._line):
@@ -268,6 +294,13 @@ class _Fetching:
             self.moved += len(piece)
 
 
+class _Said(NamedTuple):
+    """What is said behind a body, with its digest: it is heard, and answered, when all has come."""
+
+    say: Callable[[Socket, bytes], None]
+    hear: Callable[[Socket], Any]
+
+
 class _Storing:
     """An update on its way to the coordinator."""
 
@@ -275,13 +308,12 @@ class _Storing:
         self,
         round_: int,
         arrays: Mapping[str, Array],
-        say_end: Callable[[Socket, bytes], None] | None = None,
+        said: _Said | None = None,
         samples: int = 0,
     ) -> None:
-        """`say_end` is called behind the body, with its digest; it is heard when all has come."""
         self._round, self._token = round_, secrets.token_bytes(TOKEN_BYTES)
         self._samples = samples
-        self._say_end, self.answer = say_end, None
+        self._said, self.answer = said, None
         self._body = OutgoingModel(arrays)
         self.moved = 0
         #: Whether the body is sent before anything is answered: the first time. It may be refused
@@ -313,15 +345,15 @@ class _Storing:
                 ask()
             self._send(line)
         _answer(line)
-        if self._say_end is not None:
-            self.answer = _end_answer(line)
+        if self._said is not None:
+            self.answer = self._said.hear(line)
 
     def _send(self, line: Socket) -> None:
         for piece in self._body.pieces(self.moved):
             line.sendall(piece)
             self.moved += len(piece)
-        if self._say_end is not None:
-            self._say_end(line, self.digest())
+        if self._said is not None:
+            self._said.say(line, self.digest())
 
 
 def _answer(line: Socket) -> Any:
@@ -330,18 +362,6 @@ def _answer(line: Socket) -> Any:
         code = _CODES.get(answer.code, grpc.StatusCode.UNKNOWN)
         raise RequestRefused(code, plain_text(answer.reason))
     return answer
-
-
-def _end_answer(line: Socket) -> Any:
-    """What `end` was answered; nothing when the line broke before, or now is not the time."""
-    try:
-        return _answer(line)
-    except RequestRefused as refused:
-        if refused.code not in PASSING:
-            raise
-    except OSError:
-        cut(line)  # which `_connected` notices
-    return None
 
 
 def _hung_up(line: Socket) -> bool:

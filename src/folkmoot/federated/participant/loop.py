@@ -14,7 +14,7 @@ from typing import Any
 from folkmoot.federated.compression.feedback import ErrorFeedback
 from folkmoot.federated.participant import answers, events
 from folkmoot.federated.participant.carried import CarriedWeights
-from folkmoot.federated.participant.connection import Connection
+from folkmoot.federated.participant.connection import END_TIMEOUT, Connection
 from folkmoot.federated.participant.participant import (
     FoundEvaluation,
     Participant,
@@ -81,7 +81,8 @@ class _Training(Participation):
         trained = self._trained
         if not start.HasField("fixed_point"):
             if (end := await asyncio.to_thread(self._train_and_write, start)) is not None:
-                await self._end_and_wait(end)
+                self._speak()
+                self._heard_end(await self._line.insist("EndTrainingRound", end, END_TIMEOUT))
             return
         if trained is None or trained.digest != start.global_digest or trained.round != round_:
             trained = await asyncio.to_thread(self._compute, start)
@@ -105,8 +106,10 @@ class _Training(Participation):
         if (how := answers.compression(start)) is not None:
             arrays = self._feedback.compressed(arrays, trained.reference, how)
         end = self._ending(start.round, trained, metrics)
+        end.wait_ms = round(self._short * 1000)
+        self._speak()
         if isinstance(self._bucket, CarriedWeights):
-            return None if self._bucket.deliver(arrays, end) else end
+            return None if self._heard_end(self._bucket.deliver(arrays, end)) else end
         end.digest = self._bucket.write_update(start.round, id, arrays)
         return end
 

@@ -8,6 +8,7 @@ is, training with an owner's code or the sum of an aggregator, is for `_train` o
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Mapping
 from math import inf
 from pathlib import Path
@@ -126,8 +127,8 @@ class Participation:
         self._idle = asyncio.Event()
         #: The task that came with the last news, until it is taken up.
         self._task: Any = None
-        #: When the coordinator told us last what is to be done.
-        self._told_at = -inf
+        #: When we and the coordinator spoke last.
+        self._spoke_at = -inf
         #: What it said when it took our update, until that is counted here too.
         self._later: Any = None
         self._training: asyncio.Task[None] | None = None
@@ -185,7 +186,7 @@ class Participation:
 
     def _hear(self, heard: machine.Heard, answer: Any) -> bool:
         """Note what we are told; whether it is news."""
-        self._told_at = asyncio.get_running_loop().time()
+        self._speak()
         if heard == self._heard:
             return False
         self._heard = heard
@@ -194,14 +195,20 @@ class Participation:
         self._news.set()
         return True
 
+    def _speak(self) -> None:
+        """From whatever thread."""
+        self._spoke_at = time.monotonic()
+
     @property
     def _short(self) -> float:
         return min(SHORT_ROUND, self._line.heartbeat / 4)
 
     async def _short_round_over(self) -> None:
         """Who is at work on a round says so after a while; a short one is its own sign of life."""
-        now = asyncio.get_running_loop().time
-        while not self._idle.is_set() and (left := self._told_at + self._short - now()) > 0:
+        while (
+            not self._idle.is_set()
+            and (left := self._spoke_at + self._short - time.monotonic()) > 0
+        ):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._idle.wait()
@@ -307,15 +314,11 @@ class Participation:
         request.digest = digest
         await self._line.insist("EndTrainingRound", request, END_TIMEOUT)
 
-    async def _end_and_wait(self, request: Any) -> None:
-        """Say that our update is there, and wait for a call as a heartbeat would: that saves one.
-
-        Not where a line waits for the call, which brings its model.
-        """
-        if not isinstance(self._bucket, CarriedWeights):
-            request.wait_ms = round(self._short * 1000)
-        answer = await self._line.insist("EndTrainingRound", request, END_TIMEOUT)
-        self._later = answer.news if answer.HasField("news") else None
+    def _heard_end(self, answer: Any) -> bool:
+        """Note what comes next, if what we delivered was answered: that saves a heartbeat."""
+        if answer is not None and answer.HasField("news"):
+            self._later = answer.news
+        return answer is not None
 
     def _ending(
         self, round_: int, trained: RoundResult, metrics: str, participants: int = 0

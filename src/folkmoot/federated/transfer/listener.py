@@ -82,11 +82,12 @@ class WeightsListener:
         while True:
             line.heavy = False
             request = yield from line.read_frame(wire.TransferRequest)
-            line.heavy = not request.HasField("end")
+            held = request.HasField("call") or request.end.wait_ms > 0
+            line.heavy = held or not request.HasField("end")
             asked = Asked(self._loop, self._grant, request, lambda: line.thread.resume(line))
             try:
                 while not asked.is_answered:
-                    yield HELD if request.HasField("call") else ANSWER
+                    yield HELD if held else ANSWER
                     yield from asked.carry_ahead(line)
             finally:
                 asked.close()
