@@ -208,14 +208,19 @@ class HostileLine:
     def _answer(self, line: socket.socket, request: Any) -> None:
         kind, body = request.WhichOneof("what"), b""
         answer, self._has_lied = wire.TransferAnswer(), False
-        if kind == "call":
+        if kind in ("call", "end"):
             task = wire.StartTrainingRoundResponse(round=1, global_digest=DIGEST)
             told = {"state": wire.STATE["ROUND"], "round": 1, "expected": True, "task": task}
             heard = wire.HeartbeatResponse(**told)
             if self._twists():
                 twist_message(self._random, heard, 0.5)
-            answer.call.CopyFrom(seal_answer(self._identity, "Heartbeat", request.call, heard))
-        if kind in ("call", "fetch"):
+            if kind == "end":
+                counted = wire.EndTrainingRoundResponse(news=heard)
+                seal_answer(self._identity, "EndTrainingRound", request.end, counted)
+                answer.end.CopyFrom(counted)
+            else:
+                answer.call.CopyFrom(seal_answer(self._identity, "Heartbeat", request.call, heard))
+        if kind in ("call", "end", "fetch"):
             body = MODEL[request.fetch.offset :]
             answer.size, answer.offset = len(MODEL), request.fetch.offset
         if kind == "store":
@@ -224,11 +229,6 @@ class HostileLine:
                 if self._has_lied:
                     raise ConnectionAbortedError
             frames.fill(line, memoryview(bytearray(request.store.size)))
-        if kind == "end":
-            counted = wire.EndTrainingRoundResponse()
-            answer.end.CopyFrom(
-                seal_answer(self._identity, "EndTrainingRound", request.end, counted)
-            )
         line.sendall(self._damaged(frames.encode_frame(self._twisted(answer)) + body))
         if self._has_lied:  # or both would wait for what the other does not send
             raise ConnectionAbortedError
@@ -256,15 +256,18 @@ class HostileLine:
 
 
 def over_a_line(connection: Connection, port: int) -> str:
-    """A call, its model, an update: what became of them."""
+    """A call, its model, an update, the model of the next call: what became of them."""
     connection.weights_port, connection.longest_pause = port, 0.01
     carried = CarriedWeights(connection, max_object=10_000)
     try:
         carried.call(wire.HeartbeatRequest(want_task=True), 10.0)
         model = carried.read_global(1, DIGEST)
         assert b"".join(array.tobytes() for array in model.values()) == bytes(16)
-        end = wire.EndTrainingRoundRequest(round=1, number_samples=1)
-        return f"delivered: {carried.deliver(model, end)}"
+        end = wire.EndTrainingRoundRequest(round=1, number_samples=1, wait_ms=1000)
+        delivered = carried.deliver(model, end) is not None
+        model = carried.read_global(1, DIGEST)
+        assert b"".join(array.tobytes() for array in model.values()) == bytes(16)
+        return f"delivered: {delivered}"
     except (*SENTENCES, WeightsUnavailable) as error:
         return str(error)
     finally:
